@@ -1,0 +1,114 @@
+//! `cargo xtask cluster`: real clusters by name.
+
+use std::process::Command as Process;
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use lab::{
+    binaries,
+    cluster::{self, Shape, State},
+    progress::Progress,
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a cluster; it runs until `cluster down`
+    Up {
+        /// 1 to 30 lower case letters, digits and dashes
+        name: String,
+        /// Real nodes: kubelet and containerd; needs root
+        #[arg(long, default_value_t = 0)]
+        nodes: usize,
+        /// Nodes without machines: pods claim to run
+        #[arg(long, default_value_t = 0)]
+        fake_nodes: usize,
+    },
+    /// Show the clusters of this user
+    List,
+    /// Take a cluster down; nothing of it is left
+    Down {
+        /// The cluster's name
+        name: String,
+    },
+    /// Print the path of a cluster's kubeconfig
+    Kubeconfig {
+        /// The cluster's name
+        name: String,
+    },
+    /// Run the kubectl that fits the clusters: `cargo xtask cluster kubectl NAME get nodes`
+    Kubectl {
+        /// The cluster's name
+        name: String,
+        /// What kubectl is given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Up { name, nodes, fake_nodes } => {
+            up(name, &Shape { nodes: *nodes, fake_nodes: *fake_nodes })
+        }
+        Command::List => list(),
+        Command::Down { name } => {
+            cluster::down(name)?;
+            println!("cluster {name} is gone");
+            Ok(())
+        }
+        Command::Kubeconfig { name } => {
+            println!("{}", find(name)?.kubeconfig().display());
+            Ok(())
+        }
+        Command::Kubectl { name, arguments } => {
+            let programs = binaries::control_plane(&mut Progress::start())?;
+            let status = Process::new(programs.kubectl)
+                .env("KUBECONFIG", find(name)?.kubeconfig())
+                .args(arguments)
+                .status()?;
+            std::process::exit(status.code().unwrap_or(1));
+        }
+    }
+}
+
+fn up(name: &str, shape: &Shape) -> Result<()> {
+    let mut progress = Progress::start();
+    let record = cluster::up(name, shape, &mut progress)?;
+    progress.say(format!("cluster {name} is ready"));
+    println!("export KUBECONFIG={}", record.kubeconfig().display());
+    if let Some(port) = record.registry {
+        println!("# images: 127.0.0.1:{port}/lab/web:1, lab/web:2, lab/sleep:1 and others");
+    }
+    println!("# cargo xtask cluster kubectl {name} get nodes");
+    println!("# cargo xtask cluster down {name}");
+    Ok(())
+}
+
+fn list() -> Result<()> {
+    println!("{:<20} {:<8} {:<7} {:<11} KUBECONFIG", "NAME", "STATE", "NODES", "FAKE-NODES");
+    for (record, state) in cluster::list()? {
+        println!(
+            "{:<20} {:<8} {:<7} {:<11} {}",
+            record.name,
+            match state {
+                State::Running => "Running",
+                State::Dead => "Dead",
+            },
+            record.nodes.len(),
+            record.fake_nodes.len(),
+            record.kubeconfig().display()
+        );
+    }
+    Ok(())
+}
+
+fn find(name: &str) -> Result<cluster::Record> {
+    let (record, state) = cluster::list()?
+        .into_iter()
+        .find(|(it, _)| it.name == name)
+        .with_context(|| format!("there is no cluster {name}; `cargo xtask cluster up {name}` starts it"))?;
+    if state == State::Dead {
+        bail!("cluster {name} is dead; `cargo xtask cluster down {name}` removes what is left of it");
+    }
+    Ok(record)
+}
