@@ -1,6 +1,7 @@
 //! `cargo xtask`: everything a developer, CI or a first-time user runs.
 
 mod cluster;
+mod crds;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,12 @@ enum Command {
     /// Real clusters on this machine: control planes, nodes, fake nodes
     #[command(subcommand)]
     Cluster(cluster::Command),
+    /// Write the files generated from the types: config/crd
+    Crds {
+        /// Write nothing; fail and name the files that differ
+        #[arg(long)]
+        check: bool,
+    },
     /// Owns one cluster (started by `cluster up` and by tests)
     #[command(hide = true)]
     LabKeep {
@@ -38,6 +45,7 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Cluster(command) => cluster::run(&command),
+        Command::Crds { check } => crds::run(check),
         Command::LabKeep { folder, until_taken_down } => {
             let ends =
                 if until_taken_down { lab::keeper::Ends::WhenAsked } else { lab::keeper::Ends::WithInput };

@@ -1,0 +1,157 @@
+//! The CustomResourceDefinitions of every kind, made from the Rust types.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig,
+    WebhookConversion,
+};
+use kube::{CustomResourceExt, core::crd::merge_crds};
+use serde_json::{Map, Value, json};
+
+use super::{cloneset, columns::Column};
+
+/// Path under which the admission server converts objects.
+pub const CONVERT_PATH: &str = "/convert";
+/// The Service of the admission server, as the chart names it.
+pub const WEBHOOK_SERVICE: &str = "kruise-webhook-service";
+/// The namespace of the admission server, as the chart names it.
+pub const WEBHOOK_NAMESPACE: &str = "kruise-system";
+
+/// Every CustomResourceDefinition, always in the same order.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![converted([
+        with(cloneset::v1alpha1::CloneSet::crd(), &cloneset::COLUMNS),
+        with(cloneset::v1beta1::CloneSet::crd(), &cloneset::COLUMNS),
+    ])]
+}
+
+/// Adds the columns that `kubectl get` prints.
+fn with(mut crd: CustomResourceDefinition, columns: &[Column]) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        version.additional_printer_columns = Some(columns.iter().map(Into::into).collect());
+    }
+    crd
+}
+
+/// A kind whose versions differ in shape: the API server asks the webhook.
+fn converted(versions: [CustomResourceDefinition; 2]) -> CustomResourceDefinition {
+    let mut crd = served_alike(versions);
+    crd.spec.conversion = Some(CustomResourceConversion {
+        strategy: "Webhook".to_owned(),
+        webhook: Some(WebhookConversion {
+            client_config: Some(WebhookClientConfig {
+                service: Some(ServiceReference {
+                    namespace: WEBHOOK_NAMESPACE.to_owned(),
+                    name: WEBHOOK_SERVICE.to_owned(),
+                    path: Some(CONVERT_PATH.to_owned()),
+                    port: None,
+                }),
+                ..WebhookClientConfig::default()
+            }),
+            conversion_review_versions: vec!["v1".to_owned()],
+        }),
+    });
+    crd
+}
+
+/// A kind whose versions have the same shape: the API server only rewrites the version.
+fn served_alike(versions: [CustomResourceDefinition; 2]) -> CustomResourceDefinition {
+    let mut crd = merge_crds(versions.into(), "v1beta1").expect("both versions are of one kind");
+    crd.spec.versions.sort_by(|a, b| a.name.cmp(&b.name));
+    polished(crd)
+}
+
+/// Brings a derived definition into the form that the API server and its users expect.
+fn polished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut document = serde_json::to_value(crd).expect("definitions are plain data");
+    if let Some(names) = document.pointer_mut("/spec/names") {
+        let list_kind = names.get("kind").and_then(Value::as_str).map(|it| format!("{it}List"));
+        names["listKind"] = list_kind.into();
+    }
+    let versions = document.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+            polish(schema);
+            describe_root(schema);
+        }
+    }
+    serde_json::from_value(document).expect("polishing keeps the form of a definition")
+}
+
+/// Adds what the derived root lacks.
+fn describe_root(root: &mut Value) {
+    let Some(root) = root.as_object_mut() else { return };
+    root.remove("title");
+    let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let words = [
+        ("apiVersion", "Group and version of this representation of the object."),
+        ("kind", "What kind of object this is."),
+    ];
+    for (name, description) in words {
+        properties.insert(name.to_owned(), json!({ "type": "string", "description": description }));
+    }
+    properties.insert(
+        "metadata".to_owned(),
+        json!({ "type": "object", "description": "Name, labels and the like." }),
+    );
+    for (name, description) in
+        [("spec", "What is wanted."), ("status", "What was last seen. Written by controllers.")]
+    {
+        if let Some(Value::Object(part)) = properties.get_mut(name) {
+            part.insert("description".to_owned(), description.into());
+        }
+    }
+}
+
+fn polish(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    // A null is the same as nothing: the API server drops it where a field is not nullable.
+    fields.remove("nullable");
+    fit_integers(fields);
+    if fields.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
+        fields.insert("anyOf".to_owned(), json!([{ "type": "integer" }, { "type": "string" }]));
+        return;
+    }
+    mark_known_types(fields);
+    for (name, part) in fields.iter_mut() {
+        match (name.as_str(), part) {
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(polish),
+            ("items" | "additionalProperties", part) => polish(part),
+            _ => {}
+        }
+    }
+}
+
+/// Rust's unsigned formats mean nothing to the API server.
+fn fit_integers(fields: &mut Map<String, Value>) {
+    let unsigned = fields.get("format").and_then(Value::as_str).is_some_and(|it| it.starts_with("uint"));
+    if unsigned {
+        fields.insert("format".to_owned(), "int64".into());
+        fields.entry("minimum").or_insert_with(|| 0.into());
+    }
+}
+
+/// Types of Kubernetes carry merge rules that their Rust schemas leave out.
+fn mark_known_types(fields: &mut Map<String, Value>) {
+    let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let names: Vec<_> = properties.keys().map(String::as_str).collect();
+    let atomic = match names.as_slice() {
+        ["matchExpressions", "matchLabels"] | ["matchExpressions", "matchLabels", "names"] => {
+            mark_atomic(properties, "matchExpressions");
+            true
+        }
+        ["key", "operator", "values"] => {
+            mark_atomic(properties, "values");
+            false
+        }
+        _ => false,
+    };
+    if atomic {
+        fields.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
+    }
+}
+
+fn mark_atomic(properties: &mut Map<String, Value>, name: &str) {
+    if let Some(Value::Object(list)) = properties.get_mut(name) {
+        list.insert("x-kubernetes-list-type".to_owned(), "atomic".into());
+    }
+}

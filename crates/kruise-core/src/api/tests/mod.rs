@@ -1,0 +1,4 @@
+//! The API as a whole: its documents, its definitions, its conversions.
+
+mod conversion;
+mod documentation;
