@@ -71,6 +71,14 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     }
 }
 
+/// Starts a cluster that ends with this process, and waits for that.
+pub(crate) fn hold(name: &str) -> Result<()> {
+    let _cluster = cluster::attached(name, &Shape::default(), &mut Progress::start())?;
+    loop {
+        std::thread::park();
+    }
+}
+
 fn up(name: &str, shape: &Shape) -> Result<()> {
     let mut progress = Progress::start();
     let record = cluster::up(name, shape, &mut progress)?;

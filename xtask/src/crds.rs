@@ -15,7 +15,7 @@ const HEADER: &str =
 
 /// Writes every definition to `config/crd`, or with `check` only says which files differ from what would be written.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/crd");
+    let folder = crate::root().join("config/crd");
     let wanted = documents()?;
     if check {
         return compare(&folder, &wanted);

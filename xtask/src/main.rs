@@ -2,8 +2,10 @@
 
 mod cluster;
 mod crds;
+mod test;
+mod up;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -20,11 +22,21 @@ enum Command {
     /// Real clusters on this machine: control planes, nodes, fake nodes
     #[command(subcommand)]
     Cluster(cluster::Command),
+    /// Start a whole fleet, a hub and three members, and say what to type next; Ctrl-C ends it
+    Up(up::Arguments),
+    /// Run the tests, ring by ring; ends with `N passed, N failed, N skipped`
+    Test(test::Arguments),
     /// Write the files generated from the types: config/crd
     Crds {
         /// Write nothing; fail and name the files that differ
         #[arg(long)]
         check: bool,
+    },
+    /// Holds a cluster as long as this process lives (for tests of just that)
+    #[command(hide = true)]
+    LabHold {
+        /// The cluster's name
+        name: String,
     },
     /// Owns one cluster (started by `cluster up` and by tests)
     #[command(hide = true)]
@@ -45,7 +57,10 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Cluster(command) => cluster::run(&command),
+        Command::Up(arguments) => up::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
         Command::Crds { check } => crds::run(check),
+        Command::LabHold { name } => cluster::hold(&name),
         Command::LabKeep { folder, until_taken_down } => {
             let ends =
                 if until_taken_down { lab::keeper::Ends::WhenAsked } else { lab::keeper::Ends::WithInput };
@@ -53,4 +68,9 @@ fn main() -> Result<()> {
         }
         Command::LabNode { order } => lab::node::init::run(&order),
     }
+}
+
+/// The top of this checkout.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }

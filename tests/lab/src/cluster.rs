@@ -175,7 +175,10 @@ fn start(name: &str, shape: &Shape, life: Life, progress: &mut Progress) -> Resu
     let record = write_record(name, shape)?;
     progress.say(format!("starting cluster {name}"));
 
-    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    // A copy, as the program itself may be built anew while the cluster runs.
+    let program = record.folder.join("keeper");
+    fs::copy("/proc/self/exe", &program).context("cannot copy this program")?;
+    let mut command = Command::new(program);
     command.arg("lab-keep").arg("--folder").arg(&record.folder).process_group(0).stdout(Stdio::piped());
     match life {
         Life::UntilTakenDown => command.stdin(Stdio::null()).arg("--until-taken-down"),

@@ -1,0 +1,151 @@
+//! How do tests reach real clusters, and wait for what happens in them?
+//!
+//! The clusters are named by `FLEET_KUBECONFIGS=hub=PATH,m1=PATH`: `cargo xtask test` starts some and sets it; to use
+//! kind clusters or any others, set it yourself.
+
+pub mod proxy;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::{
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::json;
+
+/// How long a test waits for a condition before it fails; generous, as machines are shared.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One cluster a test runs on.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// Its name in the fleet.
+    pub name: String,
+    /// How to reach it.
+    pub kubeconfig: PathBuf,
+}
+
+/// The cluster called `name`.
+pub fn cluster(name: &str) -> Cluster {
+    let named = std::env::var("FLEET_KUBECONFIGS").unwrap_or_default();
+    let clusters: BTreeMap<&str, &str> = named.split(',').filter_map(|it| it.split_once('=')).collect();
+    let Some(kubeconfig) = clusters.get(name) else {
+        panic!(
+            "this test needs a cluster {name}: run `cargo xtask test`, or set FLEET_KUBECONFIGS={name}=PATH (it is {named:?})"
+        );
+    };
+    Cluster { name: name.to_owned(), kubeconfig: kubeconfig.into() }
+}
+
+impl Cluster {
+    /// The client configuration.
+    pub async fn config(&self) -> Result<kube::Config> {
+        // Harmless when it was done before; without it the first connection fails.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
+        Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+    }
+
+    /// A client with all rights.
+    pub async fn client(&self) -> Result<Client> {
+        Ok(Client::try_from(self.config().await?)?)
+    }
+
+    /// A namespace of the test's own, with a name that no other run has.
+    pub async fn namespace(&self, prefix: &str) -> Result<String> {
+        let namespaces: Api<Namespace> = Api::all(self.client().await?);
+        let wanted = serde_json::from_value(json!({"metadata": {"generateName": format!("{prefix}-")}}))?;
+        let made = namespaces.create(&PostParams::default(), &wanted).await?;
+        made.metadata.name.context("the API server names every namespace")
+    }
+
+    /// Runs kubectl and gives what it printed; an error carries what it complained about.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.try_kubectl(arguments, "")?;
+        if !output.status.success() {
+            bail!("kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs kubectl with something to read, however it ends.
+    pub fn try_kubectl(&self, arguments: &[&str], input: &str) -> Result<Output> {
+        use std::{io::Write, process::Stdio};
+        let program = std::env::var_os("FLEET_KUBECTL").unwrap_or_else(|| "kubectl".into());
+        let mut child = Command::new(program)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot start kubectl")?;
+        child.stdin.take().context("kubectl's input is piped")?.write_all(input.as_bytes())?;
+        Ok(child.wait_with_output()?)
+    }
+
+    /// Applies every CRD of ours and waits until all are served.
+    pub async fn install_crds(&self) -> Result<Vec<CustomResourceDefinition>> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client().await?);
+        let crds = kruise_core::api::crds();
+        for crd in &crds {
+            let name = crd.metadata.name.as_deref().unwrap_or_default();
+            api.patch(name, &PatchParams::apply("multicluster-tests").force(), &Patch::Apply(crd))
+                .await
+                .with_context(|| format!("the API server refuses {name}"))?;
+        }
+        for crd in &crds {
+            let name = crd.metadata.name.clone().unwrap_or_default();
+            eventually(&format!("{name} is served"), async || {
+                let status = api.get(&name).await?.status.unwrap_or_default();
+                Ok(status
+                    .conditions
+                    .iter()
+                    .flatten()
+                    .any(|it| it.type_ == "Established" && it.status == "True")
+                    .then_some(()))
+            })
+            .await?;
+        }
+        Ok(crds)
+    }
+
+    /// Deletes a namespace without waiting for it to be gone.
+    pub async fn forget(&self, namespace: &str) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client().await?);
+        namespaces.delete(namespace, &DeleteParams::background()).await?;
+        Ok(())
+    }
+}
+
+/// Asks until there is an answer, and fails with the last error, or `what`, when patience is at its end.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    let mut last = None;
+    let asking = async {
+        loop {
+            match ask().await {
+                Ok(Some(answer)) => return answer,
+                Ok(None) => last = None,
+                Err(error) => last = Some(error),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, asking).await {
+        Ok(answer) => Ok(answer),
+        Err(_) => match last {
+            Some(error) => Err(error.context(format!("waited {PATIENCE:?} for: {what}"))),
+            None => bail!("waited {PATIENCE:?} for: {what}"),
+        },
+    }
+}

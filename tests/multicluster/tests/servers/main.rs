@@ -1,0 +1,3 @@
+//! Ring 3: real API servers.
+
+mod crds;

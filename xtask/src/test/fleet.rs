@@ -1,0 +1,63 @@
+//! The clusters tests run on: those named by `FLEET_KUBECONFIGS`, else ones of our own that end with the tests.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use lab::{
+    binaries,
+    cluster::{self, Attached, Shape},
+    progress::Progress,
+};
+
+/// `hub=PATH,m1=PATH,...`: clusters that are already there, kind or any others.
+const KUBECONFIGS: &str = "FLEET_KUBECONFIGS";
+
+#[derive(Debug)]
+pub(super) struct Fleet {
+    ours: Vec<(&'static str, Attached)>,
+}
+
+impl Fleet {
+    /// A hub and two members with fake nodes.
+    pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
+        let member = Shape { nodes: 0, fake_nodes: 2 };
+        Self::start(&[("hub", Shape::default()), ("m1", member.clone()), ("m2", member)], progress)
+    }
+
+    /// One member with a real node.
+    pub(super) fn nodes(progress: &mut Progress) -> Result<Self> {
+        Self::start(&[("m1", Shape { nodes: 1, fake_nodes: 0 })], progress)
+    }
+
+    fn start(shapes: &[(&'static str, Shape)], progress: &mut Progress) -> Result<Self> {
+        if let Some(named) = std::env::var_os(KUBECONFIGS) {
+            progress.say(format!("using the clusters of {KUBECONFIGS}: {}", named.display()));
+            return Ok(Self { ours: Vec::new() });
+        }
+        let mut ours = Vec::new();
+        for (name, shape) in shapes {
+            let unique = format!("test{}-{name}", std::process::id());
+            ours.push((*name, cluster::attached(&unique, shape, progress)?));
+        }
+        progress.say("clusters are ready");
+        Ok(Self { ours })
+    }
+
+    /// What tests find the clusters by.
+    pub(super) fn variables(&self) -> Result<Vec<(&'static str, OsString)>> {
+        let kubectl = binaries::control_plane(&mut Progress::start())?.kubectl;
+        let mut variables = vec![("FLEET_KUBECTL", kubectl.into_os_string())];
+        if !self.ours.is_empty() {
+            let mut named = OsString::new();
+            for (name, cluster) in &self.ours {
+                if !named.is_empty() {
+                    named.push(",");
+                }
+                named.push(format!("{name}="));
+                named.push(cluster.record.kubeconfig());
+            }
+            variables.push((KUBECONFIGS, named));
+        }
+        Ok(variables)
+    }
+}

@@ -1,0 +1,133 @@
+//! `cargo xtask test`: the rings of tests, from plain values to real nodes.
+//!
+//! | ring | what runs |
+//! | --- | --- |
+//! | form | format, lints, documentation, generated files, licences |
+//! | values | plans, arithmetic, properties, simulated clusters |
+//! | servers | real API servers with fake nodes |
+//! | nodes | real kubelets and containerd |
+//!
+//! A ring the machine cannot do is skipped by name and with the reason, and its tests are counted as skipped.
+
+mod fleet;
+mod form;
+mod tally;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use lab::{binaries, progress::Progress};
+
+use fleet::Fleet;
+use tally::Tally;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only these rings, in their own order
+    #[arg(long = "ring", value_enum, value_delimiter = ',')]
+    rings: Vec<Ring>,
+    /// Cases of every property test, where its own number is not higher
+    #[arg(long)]
+    cases: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ring {
+    /// Format, lints, documentation, generated files, licences
+    Form,
+    /// Plans, arithmetic, properties, simulated clusters
+    Values,
+    /// Real API servers with fake nodes
+    Servers,
+    /// Real kubelets and containerd
+    Nodes,
+}
+
+/// What came of one ring.
+#[derive(Debug)]
+struct Outcome {
+    ring: Ring,
+    tally: Tally,
+    took: Duration,
+    skipped_because: Option<String>,
+}
+
+/// The test programs that need clusters, by ring; every other test is of the ring of values.
+const SERVER_TESTS: [(&str, &str); 2] = [("multicluster", "servers"), ("xtask", "clusters")];
+const NODE_TESTS: [(&str, &str); 2] = [("multicluster", "nodes"), ("xtask", "real_nodes")];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    std::env::set_current_dir(crate::root())?;
+    let wanted = |ring: &Ring| arguments.rings.is_empty() || arguments.rings.contains(ring);
+    let mut outcomes = Vec::new();
+    for ring in Ring::value_variants().iter().copied().filter(wanted) {
+        let progress = Progress::start();
+        eprintln!("\n=== ring {}", format!("{ring:?}").to_lowercase());
+        let (tally, skipped_because) = run_ring(ring, arguments)?;
+        outcomes.push(Outcome { ring, tally, took: progress.elapsed(), skipped_because });
+    }
+    report(&outcomes)
+}
+
+fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)> {
+    match ring {
+        Ring::Form => Ok((form::check(), None)),
+        Ring::Values => {
+            let mut tally = tally::cargo_test(
+                arguments.cases,
+                &["--workspace", "--exclude=multicluster", "--exclude=xtask"],
+            )?;
+            tally += tally::cargo_test(arguments.cases, &["--package=xtask", "--bins"])?;
+            Ok((tally, None))
+        }
+        Ring::Servers => Ok((on_clusters(Fleet::servers, &SERVER_TESTS, arguments)?, None)),
+        Ring::Nodes => match binaries::why_no_nodes() {
+            Some(reason) => {
+                Ok((Tally { skipped: tally::count(&NODE_TESTS)?, ..Tally::default() }, Some(reason)))
+            }
+            None => Ok((on_clusters(Fleet::nodes, &NODE_TESTS, arguments)?, None)),
+        },
+    }
+}
+
+fn on_clusters(
+    start: fn(&mut Progress) -> Result<Fleet>,
+    tests: &[(&str, &str)],
+    arguments: &Arguments,
+) -> Result<Tally> {
+    let mut progress = Progress::start();
+    // Built before the clusters start: a compiler and three control planes at once are too much for small machines.
+    tally::build(tests)?;
+    let fleet = start(&mut progress)?;
+    let mut tally = Tally::default();
+    for (package, test) in tests {
+        let mut cargo = tally::cargo(arguments.cases);
+        cargo.args(["test", "--package", package, "--test", test]).envs(fleet.variables()?);
+        tally += tally::run(cargo)?;
+    }
+    Ok(tally)
+}
+
+fn report(outcomes: &[Outcome]) -> Result<()> {
+    println!();
+    for Outcome { ring, tally, took, skipped_because } in outcomes {
+        let name = format!("{ring:?}").to_lowercase();
+        println!("ring {name:<8} {:>7.1}s  {tally}", took.as_secs_f64());
+        if let Some(reason) = skipped_because {
+            println!("  skipped: {reason}");
+        }
+        for failure in &tally.failures {
+            println!("  FAILED: {failure}");
+        }
+    }
+    let mut total = Tally::default();
+    for outcome in outcomes {
+        total += outcome.tally.clone();
+    }
+    println!("{total}");
+    if total.failed > 0 {
+        bail!("{} failed", total.failed);
+    }
+    Ok(())
+}
