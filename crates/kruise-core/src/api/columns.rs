@@ -20,6 +20,11 @@ pub(crate) const fn integer(name: &'static str, path: &'static str) -> Column {
     Column { name, type_: "integer", path, wide: false }
 }
 
+/// A column of text.
+pub(crate) const fn text(name: &'static str, path: &'static str) -> Column {
+    Column { name, type_: "string", path, wide: false }
+}
+
 /// A column of text that is shown only on request.
 pub(crate) const fn wide(name: &'static str, path: &'static str) -> Column {
     Column { name, type_: "string", path, wide: true }

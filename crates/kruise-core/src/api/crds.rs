@@ -1,13 +1,16 @@
 //! The CustomResourceDefinitions of every kind, made from the Rust types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig,
+    CustomResourceConversion, CustomResourceDefinition, JSON, ServiceReference, WebhookClientConfig,
     WebhookConversion,
 };
 use kube::{CustomResourceExt, core::crd::merge_crds};
 use serde_json::{Map, Value, json};
 
-use super::{cloneset, columns::Column};
+use super::{
+    cloneset, columns::Column, container_recreate_request, image_list_pull_job, image_pull_job, node_image,
+    resource_distribution, sidecarset,
+};
 
 /// Path under which the admission server converts objects.
 pub const CONVERT_PATH: &str = "/convert";
@@ -18,10 +21,62 @@ pub const WEBHOOK_NAMESPACE: &str = "kruise-system";
 
 /// Every CustomResourceDefinition, always in the same order.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![converted([
-        with(cloneset::v1alpha1::CloneSet::crd(), &cloneset::COLUMNS),
-        with(cloneset::v1beta1::CloneSet::crd(), &cloneset::COLUMNS),
-    ])]
+    vec![
+        converted([
+            with(cloneset::v1alpha1::CloneSet::crd(), &cloneset::COLUMNS),
+            with(cloneset::v1beta1::CloneSet::crd(), &cloneset::COLUMNS),
+        ]),
+        converted([
+            with(
+                container_recreate_request::v1alpha1::ContainerRecreateRequest::crd(),
+                &container_recreate_request::COLUMNS,
+            ),
+            with(
+                container_recreate_request::v1beta1::ContainerRecreateRequest::crd(),
+                &container_recreate_request::COLUMNS,
+            ),
+        ]),
+        served_alike([
+            with(image_list_pull_job::v1alpha1::ImageListPullJob::crd(), &image_list_pull_job::COLUMNS),
+            with(image_list_pull_job::v1beta1::ImageListPullJob::crd(), &image_list_pull_job::COLUMNS),
+        ]),
+        served_alike([
+            with(image_pull_job::v1alpha1::ImagePullJob::crd(), &image_pull_job::COLUMNS_V1ALPHA1),
+            with(image_pull_job::v1beta1::ImagePullJob::crd(), &image_pull_job::COLUMNS),
+        ]),
+        with_empty_spec(converted([
+            with(node_image::v1alpha1::NodeImage::crd(), &node_image::COLUMNS),
+            with(node_image::v1beta1::NodeImage::crd(), &node_image::COLUMNS),
+        ])),
+        converted([
+            with(
+                resource_distribution::v1alpha1::ResourceDistribution::crd(),
+                &resource_distribution::COLUMNS,
+            ),
+            with(
+                resource_distribution::v1beta1::ResourceDistribution::crd(),
+                &resource_distribution::COLUMNS,
+            ),
+        ]),
+        converted([
+            with(sidecarset::v1alpha1::SidecarSet::crd(), &sidecarset::COLUMNS),
+            with(sidecarset::v1beta1::SidecarSet::crd(), &sidecarset::COLUMNS),
+        ]),
+    ]
+}
+
+/// For kinds that are made with a name only: their spec is empty instead of absent.
+fn with_empty_spec(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        let Some(root) = version.schema.as_mut().and_then(|it| it.open_api_v3_schema.as_mut()) else {
+            continue;
+        };
+        root.required = None;
+        if let Some(spec) = root.properties.as_mut().and_then(|it| it.get_mut("spec")) {
+            spec.default = Some(JSON(json!({})));
+        }
+    }
+    crd
 }
 
 /// Adds the columns that `kubectl get` prints.
@@ -72,6 +127,8 @@ fn polished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
             polish(schema);
             describe_root(schema);
+            // What was seen is written whole; a default would claim to have seen something.
+            schema.pointer_mut("/properties/status").into_iter().for_each(drop_defaults);
         }
     }
     serde_json::from_value(document).expect("polishing keeps the form of a definition")
@@ -121,6 +178,17 @@ fn polish(schema: &mut Value) {
     }
 }
 
+fn drop_defaults(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("default");
+            fields.values_mut().for_each(drop_defaults);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_defaults),
+        _ => {}
+    }
+}
+
 /// Rust's unsigned formats mean nothing to the API server.
 fn fit_integers(fields: &mut Map<String, Value>) {
     let unsigned = fields.get("format").and_then(Value::as_str).is_some_and(|it| it.starts_with("uint"));
@@ -130,7 +198,7 @@ fn fit_integers(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Types of Kubernetes carry merge rules that their Rust schemas leave out.
+/// Types of Kubernetes carry rules that their Rust schemas leave out.
 fn mark_known_types(fields: &mut Map<String, Value>) {
     let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) else { return };
     let names: Vec<_> = properties.keys().map(String::as_str).collect();
@@ -139,8 +207,26 @@ fn mark_known_types(fields: &mut Map<String, Value>) {
             mark_atomic(properties, "matchExpressions");
             true
         }
+        ["apiVersion", "fieldPath"]
+        | ["apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid"] => true,
         ["key", "operator", "values"] => {
             mark_atomic(properties, "values");
+            false
+        }
+        ["command"] => {
+            mark_atomic(properties, "command");
+            false
+        }
+        ["host", "httpHeaders", "path", "port", "scheme"] => {
+            mark_atomic(properties, "httpHeaders");
+            false
+        }
+        ["containerPort", "hostIP", "hostPort", "name", "protocol"] => {
+            add(properties, "protocol", json!({ "default": "TCP" }));
+            false
+        }
+        ["lastTransitionTime", "message", "observedGeneration", "reason", "status", "type"] => {
+            mark_condition(properties);
             false
         }
         _ => false,
@@ -150,8 +236,24 @@ fn mark_known_types(fields: &mut Map<String, Value>) {
     }
 }
 
+/// The rules for conditions that Kubernetes gives to every kind.
+fn mark_condition(properties: &mut Map<String, Value>) {
+    add(properties, "message", json!({ "maxLength": 32768 }));
+    add(properties, "observedGeneration", json!({ "minimum": 0 }));
+    let reason = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
+    add(properties, "reason", json!({ "minLength": 1, "maxLength": 1024, "pattern": reason }));
+    add(properties, "status", json!({ "enum": ["True", "False", "Unknown"] }));
+    let prefix = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?";
+    let type_ = format!("^{prefix}(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$");
+    add(properties, "type", json!({ "maxLength": 316, "pattern": type_ }));
+}
+
 fn mark_atomic(properties: &mut Map<String, Value>, name: &str) {
-    if let Some(Value::Object(list)) = properties.get_mut(name) {
-        list.insert("x-kubernetes-list-type".to_owned(), "atomic".into());
+    add(properties, name, json!({ "x-kubernetes-list-type": "atomic" }));
+}
+
+fn add(properties: &mut Map<String, Value>, name: &str, rules: Value) {
+    if let (Some(Value::Object(property)), Value::Object(rules)) = (properties.get_mut(name), rules) {
+        property.extend(rules);
     }
 }

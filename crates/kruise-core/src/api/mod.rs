@@ -8,9 +8,15 @@
 pub mod cloneset;
 mod columns;
 pub mod common;
+pub mod container_recreate_request;
 pub mod convert;
 pub mod crds;
+pub mod image_list_pull_job;
+pub mod image_pull_job;
+pub mod node_image;
+pub mod resource_distribution;
 mod schema;
+pub mod sidecarset;
 
 pub use convert::convert;
 pub use crds::crds;

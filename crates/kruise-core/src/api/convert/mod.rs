@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(crate) use path::Path;
 pub(crate) use preserve::Facet;
 
-use super::cloneset;
+use super::{cloneset, container_recreate_request, node_image, resource_distribution, sidecarset};
 
 /// Annotation that carries what the object's present version cannot express.
 ///
@@ -109,6 +109,10 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// For kinds that look the same in both versions.
+    const SAME: Self =
+        Self { to_beta: |_| {}, to_alpha: |_| {}, facets: |_, _| Vec::new(), decodes: |_, _| true };
+
     fn forward(&self, object: &mut Value, to: Version) {
         match to {
             Version::Alpha => (self.to_alpha)(object),
@@ -135,6 +139,11 @@ where
 fn shape_of(kind: &str) -> Option<Shape> {
     match kind {
         "CloneSet" => Some(cloneset::convert::SHAPE),
+        "SidecarSet" => Some(sidecarset::convert::SHAPE),
+        "ResourceDistribution" => Some(resource_distribution::convert::SHAPE),
+        "NodeImage" => Some(node_image::convert::SHAPE),
+        "ContainerRecreateRequest" => Some(container_recreate_request::convert::SHAPE),
+        "ImagePullJob" | "ImageListPullJob" => Some(Shape::SAME),
         _ => None,
     }
 }

@@ -38,7 +38,6 @@ impl Path {
     }
 
     /// This path and then into a list's entry.
-    #[expect(dead_code, reason = "the first kind with such parts comes next")]
     pub(crate) fn entry(mut self, values: Vec<(&'static str, String)>) -> Self {
         self.0.push(Segment::Entry(values));
         self

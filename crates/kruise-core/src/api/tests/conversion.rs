@@ -1,7 +1,11 @@
 //! Objects survive the way to the other version and back.
 
 mod cloneset;
+mod container_recreate_request;
 mod hostile;
+mod node_image;
+mod resource_distribution;
+mod sidecarset;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -108,7 +108,7 @@ fn beta() -> BoxedStrategy<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn a_v1alpha1_cloneset_comes_back_from_v1beta1_as_it_was(object in alpha()) {
