@@ -87,7 +87,7 @@ pub enum Error {
     #[error("could not make a certificate")]
     Issue {
         /// The reason.
-        source: rcgen::Error,
+        source: certs::IssueError,
     },
     /// The certificate directory cannot be used.
     #[error("could not use the certificate directory")]

@@ -12,6 +12,7 @@ use std::{
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Client;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -343,6 +344,8 @@ impl Builder {
     /// Takes the port. Nothing is served before [`Server::run`].
     pub fn bind(self) -> Result<Server, Error> {
         let host = self.host.ok_or(Error::Incomplete("a host"))?;
+        ServerName::try_from(host.dns_name())
+            .map_err(|_| Error::Incomplete("a host that is a DNS name or an address"))?;
         let storage = self.storage.ok_or(Error::Incomplete("a place for its certificate"))?;
         let own_namespace = self.own_namespace.ok_or(Error::Incomplete("its own namespace"))?;
         let now = self.now.ok_or(Error::Incomplete("a clock"))?;

@@ -18,8 +18,9 @@ use crate::backoff::Doubling;
 
 /// How long a good state is left alone without any sign of a change.
 const RESYNC: Duration = Duration::from_secs(60);
-/// Changes come in groups, our own writes among them: one round answers a whole group.
-const GATHER: Duration = Duration::from_millis(100);
+/// Changes come in groups, our own writes among them: one round answers a whole group. It also bounds what a quarrel with
+/// another writer (a replica of another version, during an upgrade) can cost.
+const GATHER: Duration = Duration::from_millis(500);
 const RETRY: Doubling = Doubling { first: Duration::from_millis(50), ceiling: Duration::from_secs(30) };
 
 /// When things must have happened.

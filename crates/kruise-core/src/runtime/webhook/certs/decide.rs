@@ -39,6 +39,17 @@ pub enum Reason {
     RetiredDropped,
 }
 
+/// Why no certificate could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum IssueError {
+    /// It could not be signed.
+    #[error("the certificate could not be signed")]
+    Unsigned(#[from] rcgen::Error),
+    /// It would not be accepted. Storing it would only make the next round try again, and so for ever.
+    #[error("a new certificate would not be accepted either")]
+    Unacceptable(#[source] Fault),
+}
+
 /// Decides what the store should hold, given what was found there and what this replica `serving` presents now.
 ///
 /// An authority that a replica serves under never leaves the set at once: it stays trusted as a retired one for
@@ -47,10 +58,14 @@ pub fn decide(
     found: Option<&Contents>,
     serving: Option<&KeySet>,
     terms: &Terms<'_>,
-) -> Result<Decision, rcgen::Error> {
+) -> Result<Decision, IssueError> {
     let (mut keys, reason) = match judge(found, terms) {
         Judgement::Reissue { authority: choice, fault } => {
-            (reissue(found, choice, terms)?, Some(Reason::Reissued(fault)))
+            let keys = reissue(found, choice, terms)?;
+            if let Judgement::Reissue { fault, .. } = judge(Some(&keys.contents()), terms) {
+                return Err(IssueError::Unacceptable(fault));
+            }
+            (keys, Some(Reason::Reissued(fault)))
         }
         Judgement::DropRetired => {
             let keys = read(found)?;
@@ -78,7 +93,7 @@ fn read(found: Option<&Contents>) -> Result<KeySet, rcgen::Error> {
 fn reissue(found: Option<&Contents>, choice: Authority, terms: &Terms<'_>) -> Result<KeySet, rcgen::Error> {
     let none = Contents::new();
     let found = found.unwrap_or(&none);
-    let stored = authority(found, terms.now).filter(|_| choice == Authority::Reuse);
+    let stored = authority(found, terms).filter(|_| choice == Authority::Reuse);
     // Should the stored authority prove unable to sign after all, a new one takes its place.
     let mut keys = match stored.and_then(|(cert, key)| issue(terms, &cert, &key).ok()) {
         Some(keys) => KeySet { ca_key: found.get(CA_KEY).cloned().unwrap_or_default(), ..keys },

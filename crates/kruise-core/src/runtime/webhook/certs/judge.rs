@@ -16,6 +16,9 @@ use crate::runtime::webhook::tls::provider;
 /// An authority that ends sooner than this issues nothing more.
 const AUTHORITY_MUST_LAST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// However early a certificate is to be replaced, a new one is good for some years: else each would be due at once.
+const EARLIEST_RENEWAL: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+
 /// What a certificate is measured against.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
@@ -27,6 +30,13 @@ pub struct Terms<'a> {
     pub renew_before: Duration,
     /// How long a retired authority stays trusted.
     pub overlap: Duration,
+}
+
+impl Terms<'_> {
+    /// Until when a certificate must last to be kept.
+    fn must_last(&self) -> Timestamp {
+        later(self.now, self.renew_before.min(EARLIEST_RENEWAL))
+    }
 }
 
 /// What to do about what was found.
@@ -110,7 +120,7 @@ pub fn judge(found: Option<&Contents>, terms: &Terms<'_>) -> Judgement {
             _ => Judgement::Keep,
         },
         Err(fault) => {
-            let usable = authority(contents, terms.now).is_some();
+            let usable = authority(contents, terms).is_some();
             Judgement::Reissue {
                 authority: if usable { Authority::Reuse } else { Authority::Replace },
                 fault,
@@ -124,15 +134,16 @@ pub fn still_serves(keys: &KeySet, terms: &Terms<'_>) -> Result<(), Fault> {
     examine(keys, &Terms { renew_before: Duration::ZERO, ..*terms })
 }
 
-/// The stored authority, if it can issue: its key fits, and it lasts for another year.
+/// The stored authority, if it can issue: its key fits, and it lasts for another year at least.
 pub(super) fn authority(
     contents: &Contents,
-    now: Timestamp,
+    terms: &Terms<'_>,
 ) -> Option<(CertificateDer<'static>, PrivateKeyDer<'static>)> {
     let cert = pem::certificates(contents.get(CA_CERT)?)?.swap_remove(0);
     let key = pem::private_key(contents.get(super::CA_KEY)?)?;
     let (from, to) = pem::validity(&cert)?;
-    let usable = pem::parse(&cert)?.is_ca() && from <= now && to > later(now, AUTHORITY_MUST_LAST);
+    let must_last = terms.must_last().max(later(terms.now, AUTHORITY_MUST_LAST));
+    let usable = pem::parse(&cert)?.is_ca() && from <= terms.now && to > must_last;
     CertifiedKey::from_der(vec![cert.clone()], key.clone_key(), &provider()).ok()?;
     pem::to_pkcs8(&key)?;
     usable.then_some((cert, key))
@@ -162,7 +173,7 @@ fn examine(keys: &KeySet, terms: &Terms<'_>) -> Result<(), Fault> {
     }
     accepts(issuer, &chain, terms.dns_name, terms.now)?;
 
-    let then = later(terms.now, terms.renew_before);
+    let then = terms.must_last();
     if then > to {
         return Err(Fault::DueForRenewal);
     }

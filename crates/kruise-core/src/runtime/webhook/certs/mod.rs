@@ -11,7 +11,7 @@ mod pem;
 mod period;
 mod store;
 
-pub use decide::{Decision, decide};
+pub use decide::{Decision, IssueError, Reason, decide};
 pub use directory::Directory;
 pub use issue::{issue, issue_with_new_authority};
 pub use judge::{Authority, Fault, Judgement, Terms, judge, still_serves};

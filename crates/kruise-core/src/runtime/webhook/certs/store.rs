@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Client,
-    api::{ObjectMeta, PostParams},
+    api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
 };
-use serde_json::{Value, json};
 
 use super::{Contents, Directory, KeySet, RETIRED_AT, RETIRED_CERTS};
-use crate::runtime::webhook::{Error, call, is_status, merge};
+use crate::runtime::webhook::{Error, call, is_status};
 
 /// Where the set of keys is kept.
 #[derive(Clone, Debug)]
@@ -38,8 +37,8 @@ pub enum Store {
 pub struct Found {
     /// Everything in it.
     pub contents: Contents,
-    /// Which state of the store this was, where it can tell.
-    pub version: Option<String>,
+    /// The Secret it came from, if it was one.
+    pub secret: Option<Secret>,
 }
 
 /// How a write ended.
@@ -67,14 +66,15 @@ impl Store {
         match self {
             Self::Secret { api, name } | Self::External { api, name } => {
                 let secret = call("get the certificate secret", api.get_opt(name)).await?;
-                Ok(secret.map(|it| Found {
-                    contents: it.data.unwrap_or_default().into_iter().map(|(key, it)| (key, it.0)).collect(),
-                    version: it.metadata.resource_version,
+                Ok(secret.map(|it| {
+                    let data = it.data.iter().flatten();
+                    let contents = data.map(|(key, it)| (key.clone(), it.0.clone())).collect();
+                    Found { contents, secret: Some(it) }
                 }))
             }
             Self::Directory(directory) => {
                 let contents = directory.read().await?;
-                Ok(contents.map(|contents| Found { contents, version: None }))
+                Ok(contents.map(|contents| Found { contents, secret: None }))
             }
         }
     }
@@ -82,9 +82,9 @@ impl Store {
     /// Stores `keys` in place of `found`, and only of that.
     pub async fn write(&self, found: Option<&Found>, keys: &KeySet) -> Result<Written, Error> {
         match self {
-            Self::Secret { api, name } => match found {
+            Self::Secret { api, name } => match found.and_then(|it| it.secret.clone()) {
                 None => create(api, name, keys).await,
-                Some(found) => overwrite(api, name, found, keys).await,
+                Some(secret) => overwrite(api, name, secret, keys).await,
             },
             Self::Directory(directory) => directory.write(keys.contents()).await.map(|()| Written::Done),
             Self::External { .. } => Err(Error::ReadOnlyStore),
@@ -106,17 +106,35 @@ async fn create(api: &Api<Secret>, name: &str, keys: &KeySet) -> Result<Written,
     }
 }
 
-async fn overwrite(api: &Api<Secret>, name: &str, found: &Found, keys: &KeySet) -> Result<Written, Error> {
-    let mut data: BTreeMap<_, _> = encoded(keys).into_iter().map(|(key, it)| (key, json!(it))).collect();
-    for key in [RETIRED_CERTS, RETIRED_AT] {
-        data.entry(key.to_owned()).or_insert(Value::Null);
-    }
-    // A patch rather than a replacement: labels and annotations of whoever installed us stay.
-    let patch = json!({ "metadata": { "resourceVersion": found.version }, "data": data });
-    match merge("update the certificate secret", api, name, &patch).await {
+/// Replaces the whole object, because the roles of existing installations allow no patches of Secrets. It is the object
+/// that was read, so labels and annotations of whoever made it stay, and its resourceVersion settles races.
+async fn overwrite(
+    api: &Api<Secret>,
+    name: &str,
+    mut secret: Secret,
+    keys: &KeySet,
+) -> Result<Written, Error> {
+    let read = secret.metadata.resource_version.clone();
+    let data = secret.data.get_or_insert_default();
+    data.retain(|key, _| ![RETIRED_CERTS, RETIRED_AT].contains(&key.as_str()));
+    data.extend(encoded(keys));
+    let answer =
+        call("update the certificate secret", api.replace(name, &PostParams::default(), &secret)).await;
+    match answer {
         Ok(_) => Ok(Written::Done),
         Err(error) if is_status(&error, 409) || is_status(&error, 404) => Ok(Written::Lost),
+        // Immutable: it has to make room for another one.
+        Err(error) if is_status(&error, 422) => delete(api, name, read).await.map(|()| Written::Lost),
         Err(error) => Err(error),
+    }
+}
+
+async fn delete(api: &Api<Secret>, name: &str, read: Option<String>) -> Result<(), Error> {
+    let unchanged = Preconditions { resource_version: read, uid: None };
+    let params = DeleteParams { preconditions: Some(unchanged), ..DeleteParams::default() };
+    match call("delete the certificate secret", api.delete(name, &params)).await {
+        Err(error) if !is_status(&error, 409) && !is_status(&error, 404) => Err(error),
+        _ => Ok(()),
     }
 }
 

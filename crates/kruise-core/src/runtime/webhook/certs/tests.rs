@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use proptest::prelude::*;
 
 use super::*;
-use crate::runtime::webhook::certs::decide::Reason;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -260,6 +260,28 @@ fn the_authority_in_use_stays_trusted_when_the_secret_is_deleted_or_replaced() {
     // The other replica, which serves under the same old authority, finds nothing left to do.
     let other = decide(Some(&kept.contents()), Some(&serving), &terms(start())).unwrap();
     assert_eq!(other, Decision::Keep(kept));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_was_written_is_kept_however_early_renewal_is_asked_for(days in 0u32..20_000, age in 0u32..4_000) {
+        let stored = fresh().contents();
+        let now = judge::later(start(), DAY * age);
+        let terms = Terms { renew_before: DAY * days, ..terms(now) };
+        let decision = decide(Some(&stored), None, &terms).unwrap();
+        if let Decision::Write { keys, .. } = decision {
+            prop_assert_eq!(decide(Some(&keys.contents()), None, &terms).unwrap(), Decision::Keep(keys));
+        }
+    }
+}
+
+#[test]
+fn a_certificate_that_could_not_be_accepted_is_not_written() {
+    for name in ["", "not a name", "*.*"] {
+        let terms = Terms { dns_name: name, ..terms(start()) };
+        assert!(decide(None, None, &terms).is_err(), "{name:?}");
+    }
 }
 
 #[test]

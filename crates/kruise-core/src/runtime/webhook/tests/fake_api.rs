@@ -103,6 +103,8 @@ impl FakeApi {
             (Method::GET, false) => self.read(&path).await,
             (Method::POST, true) => self.create(&path, &body),
             (Method::PATCH, false) => self.patch(&path, &body),
+            (Method::PUT, false) => self.replace(&path, &body),
+            (Method::DELETE, false) => self.remove(&path, &body),
             (method, _) => panic!("unexpected {method} {path}"),
         }
     }
@@ -194,6 +196,39 @@ impl FakeApi {
         object["metadata"]["generation"] = json!(generation(&old, &object));
         state.writes.push((Method::PATCH, path.to_owned()));
         Json(self.store(&mut state, path, object)).into_response()
+    }
+
+    fn replace(&self, path: &str, body: &[u8]) -> Response {
+        let mut object: Value = serde_json::from_slice(body).unwrap();
+        let mut state = self.state.lock().unwrap();
+        let Some(old) = state.objects.get(path) else {
+            return status(404, "NotFound");
+        };
+        if object["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] {
+            return status(409, "Conflict");
+        }
+        if old["immutable"] == true {
+            return status(422, "Invalid");
+        }
+        object["metadata"]["generation"] = json!(generation(old, &object));
+        state.writes.push((Method::PUT, path.to_owned()));
+        Json(self.store(&mut state, path, object)).into_response()
+    }
+
+    fn remove(&self, path: &str, body: &[u8]) -> Response {
+        let options: Value = serde_json::from_slice(body).unwrap();
+        let mut state = self.state.lock().unwrap();
+        let Some(old) = state.objects.get(path).cloned() else {
+            return status(404, "NotFound");
+        };
+        let expected = &options["preconditions"]["resourceVersion"];
+        if !expected.is_null() && *expected != old["metadata"]["resourceVersion"] {
+            return status(409, "Conflict");
+        }
+        state.objects.remove(path);
+        state.writes.push((Method::DELETE, path.to_owned()));
+        self.announce(&mut state, path.rsplit_once('/').unwrap().0, "DELETED", old.clone());
+        Json(old).into_response()
     }
 
     fn store(&self, state: &mut State, path: &str, mut object: Value) -> Value {

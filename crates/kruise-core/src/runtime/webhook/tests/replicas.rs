@@ -52,7 +52,7 @@ async fn two_replicas_that_repair_at_once_overwrite_each_other_never() {
     install(&api);
     put_secret(&api, Contents::from([(CA_CERT.to_owned(), b"garbage".to_vec())]));
     let replicas = start_two_at_once(&api).await;
-    assert_eq!(secret_writes(&api), [Method::PATCH]);
+    assert_eq!(secret_writes(&api), [Method::PUT]);
     for it in replicas {
         it.answers(&api).await.unwrap();
         it.stop().await;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{
     fake_api::{FakeApi, SECRETS},
-    replica::{PATIENCE, Replica, TestClock, crd, install, put_secret, real_now, secret, service, terms},
+    replica::{
+        PATIENCE, Replica, SECRET, TestClock, crd, install, put_secret, real_now, secret, service, terms,
+    },
 };
 use crate::runtime::webhook::{
     Error, Host,
@@ -93,6 +95,32 @@ async fn with_garbage_in_every_key() {
 }
 
 #[tokio::test]
+async fn with_a_bad_secret_that_cannot_be_changed() {
+    let api = FakeApi::new();
+    install(&api);
+    put_secret(&api, Contents::from([(CERT.to_owned(), b"garbage".to_vec())]));
+    let mut locked = api.get(SECRETS, SECRET).unwrap();
+    locked["immutable"] = serde_json::json!(true);
+    api.put(SECRETS, locked);
+    let replica = Replica::start(&api, |it| it).ready().await;
+    replica.answers(&api).await.unwrap();
+    replica.stop().await;
+}
+
+#[tokio::test]
+async fn what_others_keep_in_the_secret_stays() {
+    let api = FakeApi::new();
+    install(&api);
+    put_secret(&api, Contents::from([("theirs".to_owned(), b"kept".to_vec())]));
+    let mut labelled = api.get(SECRETS, SECRET).unwrap();
+    labelled["metadata"]["labels"] = serde_json::json!({ "helm": "yes" });
+    api.put(SECRETS, labelled);
+    Replica::start(&api, |it| it).ready().await.stop().await;
+    assert_eq!(secret(&api).unwrap()["theirs"], b"kept");
+    assert_eq!(api.get(SECRETS, SECRET).unwrap()["metadata"]["labels"]["helm"], "yes");
+}
+
+#[tokio::test]
 async fn with_the_secret_that_openkruise_left_behind() {
     let upstream: Contents = [
         (CA_KEY, include_str!("upstream-secret/ca-key.pem")),
@@ -146,7 +174,7 @@ async fn an_external_certificate_is_served_once_everything_trusts_it_and_never_w
     let KeySet { ca_cert, key, cert, .. } = good();
     let contents = [("ca.crt", ca_cert.clone()), (TLS_KEY, key), (TLS_CERT, cert)];
     put_secret(&api, contents.map(|(key, it)| (key.to_owned(), it)).into());
-    let replica = Replica::start(&api, |it| it.external("kruise-system", super::replica::SECRET));
+    let replica = Replica::start(&api, |it| it.external("kruise-system", SECRET));
 
     let bundle = serde_json::json!(k8s_openapi::ByteString(ca_cert));
     for collection in [super::fake_api::MUTATING, super::fake_api::VALIDATING] {
@@ -176,7 +204,7 @@ async fn a_server_that_cannot_be_set_up_in_time_says_why() {
         panic!("{error:?}");
     };
     assert!(matches!(*source, Error::NoConfiguration(_)), "{source:?}");
-    assert!(api.get(SECRETS, super::replica::SECRET).is_some(), "the certificate does not wait for the rest");
+    assert!(api.get(SECRETS, SECRET).is_some(), "the certificate does not wait for the rest");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,6 +212,6 @@ async fn a_server_that_is_stopped_before_it_is_set_up_ends_quietly() {
     let api = FakeApi::new();
     let clock = TestClock::at(real_now());
     let replica = Replica::start(&api, |it| it.clock(move || clock.now()));
-    api.wait_until(|it| it.get(SECRETS, super::replica::SECRET).is_some()).await;
+    api.wait_until(|it| it.get(SECRETS, SECRET).is_some()).await;
     replica.stop().await;
 }

@@ -199,6 +199,8 @@ fn a_server_that_was_told_too_little_does_not_start() {
         other => panic!("{other:?}"),
     };
     assert_eq!(missing(Server::builder().bind()), "a host");
+    let no_name = Server::builder().host(Host::url("not a name")).bind();
+    assert_eq!(missing(no_name), "a host that is a DNS name or an address");
     let with_host = || Server::builder().host(Host::url("localhost"));
     assert_eq!(missing(with_host().bind()), "a place for its certificate");
     assert_eq!(missing(with_host().directory("certs").bind()), "its own namespace");
