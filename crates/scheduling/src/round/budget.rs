@@ -1,0 +1,259 @@
+use std::cmp::Reverse;
+
+use super::{
+    UnknownCountsAs,
+    draft::{Draft, Reach},
+    reason::{Condition, Holder, Why},
+};
+use crate::webster::{Part, fill};
+
+/// The sums BUD-3 speaks of, kept up to date while shares grow.
+#[derive(Debug, Clone, Copy)]
+struct Sums {
+    /// U.
+    limit: i64,
+    /// max(U, B).
+    deepest: i64,
+    /// Sum of exposures.
+    exposed: i64,
+    /// Sum of exposures beyond what is starting anyway, and h_B.
+    deep: i64,
+    /// Sum of what is down or may be taken down, and the hole.
+    down: i64,
+}
+
+impl Draft<'_> {
+    /// Shares out U and S by demand (section 8).
+    pub(super) fn share_out_budgets(&mut self) {
+        self.keep_used_shares();
+        let hole = self.hole();
+        let mut sums = self.sums(hole);
+        self.withdraw_idle(&sums);
+        let stopped = self.ledger.release.as_ref().is_some_and(|it| it.paused.is_some());
+        if !stopped {
+            self.grow_unavailable(&mut sums);
+            self.grow_surge();
+        }
+        self.note_held(hole);
+    }
+
+    /// A share goes down only with its demand, with the limit, or unused for long (BUD-7, BUD-12).
+    fn keep_used_shares(&mut self) {
+        let spec = self.world.spec;
+        let mut surge_left = u64::from(spec.surge);
+        for place in self.in_order() {
+            let row = &self.ledger.rows[place];
+            let line = &mut self.lines[place];
+            let whole = line.demand.whole();
+            let idle = row.unused_for > self.world.rules.progress_deadline;
+            line.unavailable = if idle { 0 } else { row.unavailable.grant.min(whole).min(spec.unavailable) };
+            line.surge = if spec.paused { 0 } else { row.surge.grant.min(whole).min(surge_left as u32) };
+            surge_left -= u64::from(line.surge);
+        }
+    }
+
+    /// Replicas that are between clusters: granted nowhere, or not yet available where they are granted.
+    fn hole(&self) -> i64 {
+        let placed = i64::from(self.world.spec.replicas) - self.unplaced as i64;
+        let settled: i64 = self.live().map(|it| self.lines[it].settled()).sum();
+        (placed - settled).max(0)
+    }
+
+    fn sums(&self, hole: i64) -> Sums {
+        let (spec, rules) = (&self.world.spec, &self.world.rules);
+        Sums {
+            limit: i64::from(spec.unavailable),
+            deepest: i64::from(spec.unavailable.max(rules.move_unavailable)),
+            exposed: self.live().map(|it| i64::from(self.ledger.rows[it].unavailable.exposure)).sum(),
+            deep: self.live().map(|it| self.deep(it, self.ledger.rows[it].unavailable.exposure)).sum::<i64>()
+                + i64::from(self.ledger.move_hole),
+            down: self.live().map(|it| self.held(it)).sum::<i64>() + hole,
+        }
+    }
+
+    /// What of an exposure could take down pods that are counted on.
+    fn deep(&self, place: usize, exposure: u32) -> i64 {
+        let line = &self.lines[place];
+        i64::from(exposure.saturating_sub(line.starting.min(line.replicas)))
+    }
+
+    /// Pods of a cluster that are down, not counting those that are starting by growth (MOVE-7).
+    pub(super) fn down(&self, place: usize) -> i64 {
+        let row = &self.ledger.rows[place];
+        let ignored = self.ledger.release.as_ref().is_some_and(|it| it.ignored.contains(&row.cluster));
+        if ignored {
+            return 0;
+        }
+        let Some(report) = row.report else { return 0 };
+        if self.lines[place].reach == Reach::Frozen {
+            return i64::from(match self.world.rules.unknown {
+                UnknownCountsAs::Unavailable => row.replicas.grant,
+                UnknownCountsAs::LastReported => report.unavailable(),
+            });
+        }
+        i64::from(report.unavailable().saturating_sub(row.moving))
+    }
+
+    /// What a cluster takes of the budget: what is down, or what it may take down.
+    pub(super) fn held(&self, place: usize) -> i64 {
+        self.down(place).max(i64::from(self.ledger.rows[place].unavailable.exposure))
+    }
+
+    /// BUD-5: an incident in one cluster stops the others, last in order first.
+    fn withdraw_idle(&mut self, sums: &Sums) {
+        let mut excess = sums.down - sums.limit;
+        for place in self.in_order().into_iter().rev() {
+            if excess <= 0 {
+                break;
+            }
+            let down = if self.ledger.move_hole > 0 {
+                self.down(place)
+            } else {
+                i64::from(self.ledger.rows[place].report.map_or(0, |it| it.unavailable()))
+            };
+            let idle = (i64::from(self.lines[place].unavailable) - down).max(0).min(excess);
+            excess -= idle;
+            if idle > 0 {
+                self.lines[place].unavailable -= idle as u32;
+                self.decide(place, Why::ShareWithdrawn(idle as u32));
+            }
+        }
+    }
+
+    /// Clusters that are planned for, by wave and rank; in a rollback the waves go backwards (REL-7).
+    fn in_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = self.heard().collect();
+        if self.world.waves.is_empty() {
+            return order;
+        }
+        let wave = |it: &usize| self.world.clusters[*it].wave;
+        if self.ledger.rolled_back.is_some() {
+            order.sort_by_key(|it| Reverse(wave(it)));
+        } else {
+            order.sort_by_key(wave);
+        }
+        order
+    }
+
+    /// BUD-3, BUD-4, BUD-7: class by class, each wave first by Webster, then whoever can use what is left.
+    fn grow_unavailable(&mut self, sums: &mut Sums) {
+        let order = self.in_order();
+        for class in 0..3 {
+            let ideal = self.ideal(&order, class, |it| it.unavailable, sums.limit - sums.exposed);
+            for share in [ideal.as_slice(), &[]] {
+                for (index, &place) in order.iter().enumerate() {
+                    let wanted = self.lines[place].demand.up_to(class);
+                    let aim = share.get(index).copied().unwrap_or(wanted).min(wanted);
+                    let most = self.most_unavailable(place, sums).min(i64::from(aim));
+                    if most > i64::from(self.lines[place].unavailable) {
+                        self.raise_unavailable(place, most as u32, sums);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How far one share may grow now.
+    fn most_unavailable(&self, place: usize, sums: &Sums) -> i64 {
+        let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+        let exposure = i64::from(row.unavailable.exposure.max(line.unavailable));
+        let (spare, deep) = (sums.limit - sums.exposed, sums.deepest - sums.deep);
+        if spare < 0 || deep < 0 {
+            return 0;
+        }
+        let by_sum = exposure + spare;
+        let by_depth = exposure.max(i64::from(line.starting.min(line.replicas))) + deep;
+        // Pods that are down already cost nothing (BUD-4), but may be well again when the plan arrives: (a) holds.
+        let free = i64::from(row.report.map_or(0, |it| it.unavailable()));
+        let room = sums.limit - sums.down;
+        let by_down = if room < 0 { free } else { free.max(exposure.max(self.down(place)) + room) };
+        by_sum.min(by_depth).min(by_down).min(sums.limit)
+    }
+
+    fn raise_unavailable(&mut self, place: usize, share: u32, sums: &mut Sums) {
+        let down = self.down(place);
+        let before = self.ledger.rows[place].unavailable.exposure.max(self.lines[place].unavailable);
+        let after = before.max(share);
+        sums.exposed += i64::from(after - before);
+        sums.deep += self.deep(place, after) - self.deep(place, before);
+        sums.down += down.max(i64::from(after)) - down.max(i64::from(before));
+        self.lines[place].unavailable = share;
+    }
+
+    /// BUD-8: surge likewise, with only its own sum to keep.
+    fn grow_surge(&mut self) {
+        let spec = self.world.spec;
+        if spec.paused || spec.surge == 0 {
+            return;
+        }
+        let exposed: i64 = self.ledger.rows.iter().map(|it| i64::from(it.surge.exposure)).sum();
+        let mut spare = i64::from(spec.surge) - exposed;
+        let order = self.in_order();
+        for class in 0..3 {
+            let ideal = self.ideal(&order, class, |it| it.surge, spare);
+            for share in [ideal.as_slice(), &[]] {
+                for (index, &place) in order.iter().enumerate() {
+                    if spare < 0 {
+                        return;
+                    }
+                    let wanted = self.lines[place].demand.up_to(class);
+                    let aim = share.get(index).copied().unwrap_or(wanted).min(wanted).min(spec.surge);
+                    let exposure = self.ledger.rows[place].surge.exposure.max(self.lines[place].surge);
+                    let most = i64::from(aim).min(i64::from(exposure) + spare) as u32;
+                    if most > self.lines[place].surge {
+                        spare -= i64::from(most.saturating_sub(exposure));
+                        self.lines[place].surge = most;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Shares by demand over the first wave that has any; the rest follows as room comes free.
+    fn ideal(
+        &self,
+        order: &[usize],
+        class: usize,
+        held: impl Fn(&super::draft::Line) -> u32,
+        spare: i64,
+    ) -> Vec<u32> {
+        let mut parts: Vec<Part> = order
+            .iter()
+            .map(|it| {
+                let line = &self.lines[*it];
+                let wanted = line.demand.up_to(class);
+                Part { weight: wanted, at: held(line).min(wanted), top: wanted }
+            })
+            .collect();
+        let mut rest = u64::try_from(spare).unwrap_or(0);
+        let wave =
+            |it: usize| if self.world.waves.is_empty() { 0 } else { self.world.clusters[order[it]].wave };
+        let mut start = 0;
+        while start < parts.len() {
+            let end = (start..parts.len()).find(|it| wave(*it) != wave(start)).unwrap_or(parts.len());
+            rest = fill(&mut parts[start..end], rest);
+            start = end;
+        }
+        parts.iter().map(|it| it.at).collect()
+    }
+
+    /// BudgetHeld: somebody could use a share, nobody gets one.
+    fn note_held(&mut self, hole: i64) {
+        let starved = self.heard().any(|it| {
+            let line = &self.lines[it];
+            line.demand.whole() > 0 && line.unavailable == 0 && line.surge == 0
+        });
+        if !starved {
+            return;
+        }
+        let mut holders: Vec<Holder> = self
+            .live()
+            .filter(|it| self.held(*it) > 0)
+            .map(|it| Holder { cluster: self.ledger.rows[it].cluster.clone(), pods: self.held(it) as u32 })
+            .collect();
+        holders.sort_by(|a, b| b.pods.cmp(&a.pods).then_with(|| a.cluster.cmp(&b.cluster)));
+        let used = holders.iter().map(|it| u64::from(it.pods)).sum();
+        let limit = self.world.spec.unavailable;
+        self.conditions.push(Condition::BudgetHeld { limit, used, hole: hole as u64, holders });
+    }
+}

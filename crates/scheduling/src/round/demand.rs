@@ -1,0 +1,55 @@
+use super::draft::Draft;
+
+/// For how many pods a cluster could use a share, by what for (BUD-7). Each includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Demand {
+    /// Pods named for deletion or being replaced.
+    pub(super) marked: u32,
+    /// Pods left to update.
+    pub(super) to_update: u32,
+    /// A shrink that cannot finish while pods that are kept are down.
+    pub(super) stuck: u32,
+}
+
+impl Demand {
+    /// All of it.
+    pub(super) fn whole(&self) -> u32 {
+        self.stuck
+    }
+
+    /// The part of it in class 0, 1 or 2.
+    pub(super) fn up_to(&self, class: usize) -> u32 {
+        [self.marked, self.to_update, self.stuck][class]
+    }
+}
+
+impl Draft<'_> {
+    /// Works out what every cluster could use a share for.
+    pub(super) fn work_out_demand(&mut self) {
+        for place in self.heard().collect::<Vec<_>>() {
+            self.lines[place].demand = self.demand(place);
+        }
+    }
+
+    fn demand(&self, place: usize) -> Demand {
+        let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+        let Some(report) = row.report else { return Demand::default() };
+        let (target, stable) = (self.ledger.target, self.ledger.stable);
+        let marked = report.marked.max(self.world.clusters[place].named.min(report.pods));
+        let left = if self.world.spec.paused {
+            0
+        } else if line.body == target {
+            let there = report.of(target);
+            let due = if self.ledger.is_releasing() { line.updated } else { line.replicas };
+            let forward = due.saturating_sub(there).min(report.pods.saturating_sub(there));
+            let back = if self.world.rules.partition_rollback { there.saturating_sub(due) } else { 0 };
+            forward.max(back)
+        } else {
+            let (leftovers, broken) = report.leftovers(stable);
+            broken.min(leftovers)
+        };
+        let to_update = marked.max(left);
+        let stuck = u32::from(report.pods > line.replicas && report.not_available() > 0);
+        Demand { marked, to_update, stuck: to_update.max(stuck) }
+    }
+}

@@ -1,0 +1,231 @@
+use super::{Condition, Decision, Ledger, Plan, Population, World, demand::Demand, reason::Why};
+use crate::ledger::{Revision, Row, Share};
+
+/// A round in the making.
+#[derive(Debug)]
+pub(super) struct Draft<'a> {
+    pub(super) world: &'a World<'a>,
+    pub(super) ledger: Ledger,
+    /// One per cluster.
+    pub(super) lines: Vec<Line>,
+    /// Places of the clusters, by rank.
+    pub(super) by_rank: Vec<usize>,
+    /// Replicas no cluster has room for.
+    pub(super) unplaced: u64,
+    pub(super) decisions: Vec<Decision>,
+    pub(super) conditions: Vec<Condition>,
+}
+
+/// What is being decided for one cluster.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line {
+    pub(super) reach: Reach,
+    /// Replicas granted when the round began.
+    pub(super) before: u32,
+    /// Replicas it should have in the end.
+    pub(super) goal: u32,
+    /// Replicas it is granted now.
+    pub(super) replicas: u32,
+    /// Replicas still starting from earlier growth.
+    pub(super) starting: u32,
+    /// Replicas added now.
+    pub(super) grown: u32,
+    /// Pods that may carry the target.
+    pub(super) updated: u32,
+    pub(super) body: Revision,
+    pub(super) demand: Demand,
+    pub(super) unavailable: u32,
+    pub(super) surge: u32,
+}
+
+/// Whether plans reach a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// It is heard and planned for.
+    Heard,
+    /// It is not heard: it keeps its share, and its exposure counts.
+    Frozen,
+    /// It is lost or was never there: only its exposure counts.
+    Away,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(world: &'a World<'a>, ledger: &Ledger) -> Self {
+        let mut by_rank: Vec<usize> = (0..world.clusters.len()).collect();
+        by_rank.sort_unstable_by_key(|it| (world.clusters[*it].rank, *it));
+        Self {
+            world,
+            ledger: ledger.clone(),
+            lines: Vec::with_capacity(world.clusters.len()),
+            by_rank,
+            unplaced: 0,
+            decisions: Vec::new(),
+            conditions: Vec::new(),
+        }
+    }
+
+    /// Fills in the lines once it is known who is lost.
+    pub(super) fn open_lines(&mut self) {
+        for (cluster, row) in self.world.clusters.iter().zip(&mut self.ledger.rows) {
+            let reach = match () {
+                () if row.lost || cluster.state == super::ClusterState::Pending => Reach::Away,
+                () if cluster.state.is_heard() => Reach::Heard,
+                () => Reach::Frozen,
+            };
+            if self.world.spec.population == Population::Matched && reach == Reach::Heard {
+                count_matched(row);
+            }
+            self.lines.push(Line::opened(row, reach));
+        }
+    }
+
+    /// Places of the clusters that are not away.
+    pub(super) fn live(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.lines.len()).filter(|it| self.lines[*it].reach != Reach::Away)
+    }
+
+    /// Places of the clusters that are planned for, by rank.
+    pub(super) fn heard(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        self.by_rank.iter().copied().filter(|it| self.lines[*it].reach == Reach::Heard)
+    }
+
+    pub(super) fn decide(&mut self, place: usize, why: Why) {
+        let cluster = Some(self.ledger.rows[place].cluster.clone());
+        self.decisions.push(Decision { cluster, why });
+    }
+
+    pub(super) fn decide_for_all(&mut self, why: Why) {
+        self.decisions.push(Decision { cluster: None, why });
+    }
+
+    /// G: pods that may carry the target.
+    pub(super) fn most_updated(&self) -> u64 {
+        let spec = &self.world.spec;
+        u64::from(spec.replicas - self.partition())
+    }
+
+    /// P, which a rollback does not apply (REL-7).
+    pub(super) fn partition(&self) -> u32 {
+        let spec = &self.world.spec;
+        if self.ledger.rolled_back.is_some() { 0 } else { spec.partition.min(spec.replicas) }
+    }
+
+    /// Whether updates are to stand still, by the user or by a failed gate.
+    pub(super) fn is_paused(&self) -> bool {
+        self.world.spec.paused || self.ledger.release.as_ref().is_some_and(|it| it.paused.is_some())
+    }
+
+    /// Writes down what changed, and orders the writes.
+    pub(super) fn finish(mut self) -> Plan {
+        let target = self.ledger.target;
+        let mut growing = Vec::new();
+        for place in 0..self.lines.len() {
+            let line = self.lines[place];
+            if line.reach != Reach::Heard {
+                continue;
+            }
+            let share = self.share(place, &line);
+            let row = &mut self.ledger.rows[place];
+            let never_given = row.share.seq == 0 && share.replicas == 0;
+            if never_given || (row.share.seq > 0 && row.share.asks_the_same(&share)) {
+                row.moving = line.starting;
+                continue;
+            }
+            let before = row.share;
+            if share.replicas > before.replicas
+                || share.updated > before.updated
+                || share.unavailable > before.unavailable
+                || share.surge > before.surge
+            {
+                growing.push(place);
+            }
+            row.write(
+                Share { seq: before.seq, ..share },
+                target,
+                line.starting.min(share.replicas) + line.grown,
+            );
+        }
+        self.into_plan(&growing)
+    }
+
+    pub(super) fn into_plan(self, growing: &[usize]) -> Plan {
+        // Shares the ledger knows and a crash kept from being written go out with the rest.
+        let unwritten = |place: &usize| {
+            let row = &self.ledger.rows[*place];
+            !row.lost && row.share.seq > 0 && row.share.seq != self.world.clusters[*place].dispatched
+        };
+        let shrinking = (0..self.ledger.rows.len()).filter(|it| !growing.contains(it));
+        let writes = shrinking
+            .chain(growing.iter().copied())
+            .filter(unwritten)
+            .map(|it| (it, self.ledger.rows[it].share))
+            .collect();
+        Plan { writes, ledger: self.ledger, decisions: self.decisions, conditions: self.conditions }
+    }
+
+    fn share(&self, place: usize, line: &Line) -> Share {
+        let row = &self.ledger.rows[place];
+        let (target, stable) = (self.ledger.target, self.ledger.stable);
+        let updated = if !self.ledger.is_releasing() {
+            self.all_updated(line)
+        } else if line.body == target {
+            line.updated
+        } else {
+            // A withheld cluster keeps what is left of an older target and well; the rest goes back (REV-10).
+            let (leftovers, broken) = row.report.map_or((0, 0), |it| it.leftovers(stable));
+            line.replicas.saturating_sub(leftovers - broken.min(leftovers))
+        };
+        Share {
+            seq: 0,
+            epoch: row.epoch,
+            replicas: if self.world.spec.population == Population::Matched { 0 } else { line.replicas },
+            updated,
+            unavailable: line.unavailable,
+            surge: line.surge,
+            scale_unavailable: self.scale_share(place),
+            paused: self.world.spec.paused || (line.unavailable == 0 && line.surge == 0),
+            body: line.body,
+            stable,
+            named: self.world.clusters[place].names,
+        }
+    }
+
+    /// What "all" is written as. Pods counted by matching come and go between rounds: there it is no number at all.
+    pub(super) fn all_updated(&self, line: &Line) -> u32 {
+        match self.world.spec.population {
+            Population::Granted => line.replicas,
+            Population::Matched => u32::MAX,
+        }
+    }
+}
+
+impl Line {
+    fn opened(row: &Row, reach: Reach) -> Self {
+        Self {
+            reach,
+            before: row.replicas.grant,
+            goal: row.replicas.grant,
+            replicas: row.replicas.grant,
+            starting: row.moving.min(row.replicas.grant),
+            grown: 0,
+            updated: row.updated.grant,
+            body: row.share.body,
+            demand: Demand::default(),
+            unavailable: row.unavailable.grant,
+            surge: row.surge.grant,
+        }
+    }
+
+    /// Replicas that are granted and have been available, after this round.
+    pub(super) fn settled(&self) -> i64 {
+        i64::from(self.replicas) - i64::from(self.starting) - i64::from(self.grown)
+    }
+}
+
+/// SC-1: the population is what the members count.
+fn count_matched(row: &mut Row) {
+    let matched = row.report.map_or(0, |it| it.pods);
+    row.replicas.grant = matched;
+    row.replicas.exposure = matched;
+    row.moving = 0;
+}

@@ -1,0 +1,174 @@
+use std::fmt;
+
+use crate::{ledger::Revision, names::ClusterName, release};
+
+/// Something a round decided, and for which cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The cluster; `None` for the fleet as a whole.
+    pub cluster: Option<ClusterName>,
+    /// What, and why.
+    pub why: Why,
+}
+
+/// What was decided, with the rule's reason in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// Replicas were added: the split places them here.
+    Grown(u32),
+    /// Replicas should be added, but so many pods may be alive already.
+    GrowthHeldByPods(u32),
+    /// Replicas should be added, but so many are starting already (scaleStrategy.maxUnavailable).
+    GrowthHeldByStarting(u32),
+    /// Growth that never became available was taken back.
+    TakenBack(u32),
+    /// The user's scale-down.
+    ScaledDown(u32),
+    /// Replicas were given up here because they are available elsewhere.
+    MovedAway(u32),
+    /// Replicas should leave, but would be missing.
+    ShrinkHeld(u32),
+    /// The cluster is not heard: its share stays as it is.
+    Frozen,
+    /// The cluster was given up; others take its replicas.
+    Lost,
+    /// The cluster is back and was granted what it runs.
+    Returned {
+        /// Replicas granted.
+        replicas: u32,
+    },
+    /// The cluster keeps the stable body: no pod of the target is due.
+    Withheld,
+    /// The cluster is given the target.
+    Given(Revision),
+    /// More pods of the target are due than may be granted before others are acknowledged.
+    UpdatedHeld {
+        /// Due.
+        due: u32,
+        /// Granted.
+        granted: u32,
+    },
+    /// Its share of unavailable pods was taken back because pods are down elsewhere.
+    ShareWithdrawn(u32),
+    /// The stable revision became what was the target.
+    Released(Revision),
+    /// A new target replaced one that was not finished.
+    Superseded(Revision),
+    /// A step of the release.
+    Release(release::Decision),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grown(by) => write!(f, "{by} replicas are placed here"),
+            Self::GrowthHeldByPods(by) => {
+                write!(f, "{by} replicas wait until surplus pods elsewhere are gone")
+            }
+            Self::GrowthHeldByStarting(by) => {
+                write!(f, "{by} replicas wait until starting pods are available")
+            }
+            Self::TakenBack(by) => write!(f, "{by} replicas that never became available are taken back"),
+            Self::ScaledDown(by) => write!(f, "{by} replicas go by the scale-down"),
+            Self::MovedAway(by) => write!(f, "{by} replicas are available elsewhere now"),
+            Self::ShrinkHeld(by) => write!(f, "{by} replicas stay until they are available elsewhere"),
+            Self::Frozen => f.write_str("the cluster is not heard, its share stays as it is"),
+            Self::Lost => f.write_str("the cluster is given up, others take its replicas"),
+            Self::Returned { replicas } => write!(f, "the cluster is back with {replicas} replicas"),
+            Self::Withheld => f.write_str("no pod of the new revision is due here, the stable one is kept"),
+            Self::Given(revision) => write!(f, "revision {revision} is given to the cluster"),
+            Self::UpdatedHeld { due, granted } => {
+                write!(f, "{granted} of {due} updated pods are granted until others are acknowledged")
+            }
+            Self::ShareWithdrawn(by) => {
+                write!(f, "{by} of its unavailable pods are withdrawn, pods are down elsewhere")
+            }
+            Self::Released(revision) => write!(f, "revision {revision} is released"),
+            Self::Superseded(revision) => write!(f, "the release of {revision} is superseded"),
+            Self::Release(decision) => decision.fmt(f),
+        }
+    }
+}
+
+/// Who holds how much of a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Pods.
+    pub pods: u32,
+}
+
+/// What is the matter with the object as a whole (ST-4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Pods wait to be updated, and the budget is used up.
+    BudgetHeld {
+        /// U.
+        limit: u32,
+        /// Pods down or granted to be.
+        used: u64,
+        /// Replicas that are not there because they are between clusters.
+        hole: u64,
+        /// By whom, largest first.
+        holders: Vec<Holder>,
+    },
+    /// Fewer pods can be updated than the partition asks for.
+    PartitionShort {
+        /// How many fewer.
+        missing: u64,
+        /// How many of those a cluster that is not heard, or lost, may have.
+        held: u64,
+    },
+    /// No cluster has room for so many replicas.
+    Unplaced(u64),
+    /// Clusters that are not heard hold so many replicas too many.
+    SurplusFrozen(u64),
+    /// A cluster cannot be emptied yet.
+    DrainHeld {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Replicas it keeps.
+        replicas: u32,
+    },
+    /// The release waits.
+    ReleaseHeld(release::Held),
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BudgetHeld { limit, used, hole, holders } => {
+                write!(f, "{} of {limit} unavailable pods are held", used + hole)?;
+                for (place, holder) in holders.iter().take(5).enumerate() {
+                    write!(
+                        f,
+                        "{} {} by {}",
+                        if place == 0 { ":" } else { "," },
+                        holder.pods,
+                        holder.cluster
+                    )?;
+                }
+                match holders.len().saturating_sub(5) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::PartitionShort { missing, held: 0 } => write!(f, "{missing} pods cannot be updated"),
+            Self::PartitionShort { missing, held } => {
+                write!(
+                    f,
+                    "{missing} pods cannot be updated, {held} of them are held by clusters that are not heard"
+                )
+            }
+            Self::Unplaced(count) => write!(f, "no cluster has room for {count} replicas"),
+            Self::SurplusFrozen(count) => {
+                write!(f, "clusters that are not heard hold {count} replicas too many")
+            }
+            Self::DrainHeld { cluster, replicas } => {
+                write!(f, "{cluster} keeps {replicas} replicas until they are available elsewhere")
+            }
+            Self::ReleaseHeld(held) => held.fmt(f),
+        }
+    }
+}

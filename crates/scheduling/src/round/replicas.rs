@@ -1,0 +1,144 @@
+use super::{
+    ClusterState, Population, UnknownCountsAs,
+    draft::{Draft, Reach},
+    reason::{Condition, Why},
+};
+use crate::moves::{Giver, GrowRoom, Growth, ShrinkRoom};
+
+impl Draft<'_> {
+    /// Takes replicas a step towards their goals: shrinks first, then growth (section 9).
+    pub(super) fn move_replicas(&mut self) {
+        if self.world.spec.population == Population::Matched {
+            return;
+        }
+        self.shrink();
+        self.grow();
+        for place in 0..self.lines.len() {
+            let line = &self.lines[place];
+            let draining = self.world.clusters[place].state == ClusterState::Draining;
+            if draining && line.reach == Reach::Heard && line.replicas > 0 {
+                let (cluster, replicas) = (self.ledger.rows[place].cluster.clone(), line.replicas);
+                self.conditions.push(Condition::DrainHeld { cluster, replicas });
+            }
+        }
+    }
+
+    fn shrink(&mut self) {
+        let mut room = self.shrink_room();
+        let deadline = self.world.rules.progress_deadline;
+        let growth_is_overdue = self.live().any(|it| self.ledger.rows[it].moving_for > deadline);
+        for place in self.heard().collect::<Vec<_>>() {
+            let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+            let excess = line.before.saturating_sub(line.goal);
+            if excess == 0 {
+                continue;
+            }
+            let shrunk = room.shrink(&Giver {
+                excess,
+                moving: line.starting,
+                acknowledged: row.acknowledged,
+                not_available: row.report.map_or(0, |it| it.not_available()),
+                growth_is_overdue,
+            });
+            let line = &mut self.lines[place];
+            line.replicas -= shrunk.total();
+            line.starting -= shrunk.taken_back;
+            let steps = [
+                (shrunk.taken_back, Why::TakenBack as fn(u32) -> Why),
+                (shrunk.scaled_down, Why::ScaledDown),
+                (shrunk.moved, Why::MovedAway),
+                (excess - shrunk.total(), Why::ShrinkHeld),
+            ];
+            for (by, why) in steps.into_iter().filter(|it| it.0 > 0) {
+                self.decide(place, why(by));
+            }
+        }
+        self.ledger.scale_down = room.scale_down as u32;
+        self.ledger.move_hole = room.move_hole as u32;
+    }
+
+    fn shrink_room(&self) -> ShrinkRoom {
+        let (spec, rules) = (&self.world.spec, &self.world.rules);
+        let replicas = i64::from(spec.replicas);
+        let settled = self.live().map(|it| self.lines[it].settled()).sum();
+        ShrinkRoom {
+            replicas,
+            move_unavailable: i64::from(rules.move_unavailable),
+            deepest: i64::from(spec.unavailable.max(rules.move_unavailable)),
+            settled,
+            sure: self.live().map(|it| self.surely_available(it)).sum(),
+            held: self.live().map(|it| self.held(it)).sum(),
+            scale_down: i64::from(self.ledger.scale_down),
+            move_hole: i64::from(self.ledger.move_hole).min((replicas - settled).max(0)),
+        }
+    }
+
+    /// Pods of a cluster that stay available whatever it does with the share it may be acting on (A of MOVE-2).
+    fn surely_available(&self, place: usize) -> i64 {
+        let row = &self.ledger.rows[place];
+        let Some(report) = row.report else { return 0 };
+        if self.lines[place].reach == Reach::Frozen
+            && self.world.rules.unknown == UnknownCountsAs::Unavailable
+        {
+            return 0;
+        }
+        let kept =
+            if row.acknowledged { row.replicas.grant } else { row.replicas.grant.min(report.replicas) };
+        let at_risk = row.unavailable.exposure.saturating_sub(report.unavailable());
+        i64::from(report.available.min(kept)).saturating_sub(i64::from(at_risk)).max(0)
+    }
+
+    fn grow(&mut self) {
+        let (spec, rules) = (&self.world.spec, &self.world.rules);
+        let exposed: i64 = self.ledger.rows.iter().map(|it| i64::from(it.replicas.exposure)).sum();
+        let granted: i64 = self.live().map(|it| i64::from(self.lines[it].replicas)).sum();
+        let lost: i64 = (0..self.lines.len())
+            .filter(|it| self.lines[*it].reach == Reach::Away)
+            .map(|it| i64::from(self.ledger.rows[it].replicas.exposure))
+            .sum();
+        let overlap = lost * i64::from(rules.max_overlap.min(100)) / 100;
+        let replicas = i64::from(spec.replicas);
+        let mut room = GrowRoom {
+            pods: replicas + i64::from(rules.move_surge) + overlap - exposed,
+            grants: if rules.move_surge == 0 { (replicas - granted).max(0) } else { i64::MAX },
+            starting: spec.scale_unavailable.map_or(i64::MAX, |it| i64::from(it) - self.starting()),
+        };
+        for place in self.heard().collect::<Vec<_>>() {
+            let line = &self.lines[place];
+            let wanted = line.goal.saturating_sub(line.replicas);
+            if wanted == 0 {
+                continue;
+            }
+            let exposure = self.ledger.rows[place].replicas.exposure;
+            let grown = room.grow(&Growth { granted: line.replicas, exposure, goal: line.goal }, u32::MAX);
+            let line = &mut self.lines[place];
+            line.replicas += grown;
+            line.grown = grown;
+            if grown > 0 {
+                self.decide(place, Why::Grown(grown));
+            }
+            if grown < wanted {
+                let held = if room.starting <= 0 { Why::GrowthHeldByStarting } else { Why::GrowthHeldByPods };
+                self.decide(place, held(wanted - grown));
+            }
+        }
+    }
+
+    /// Pods starting, or down, that count against scaleStrategy.maxUnavailable (BUD-10).
+    fn starting(&self) -> i64 {
+        self.live()
+            .map(|it| {
+                let down = self.ledger.rows[it].report.map_or(0, |report| report.unavailable());
+                i64::from(self.lines[it].starting.max(down))
+            })
+            .sum()
+    }
+
+    /// What a member carries as scaleStrategy.maxUnavailable: 0 would forbid it to repair.
+    pub(super) fn scale_share(&self, place: usize) -> Option<u32> {
+        let whole = self.world.spec.scale_unavailable?;
+        let line = &self.lines[place];
+        let share = u64::from(whole) * u64::from(line.replicas) / u64::from(self.world.spec.replicas.max(1));
+        Some((share as u32).max(line.starting + line.grown).max(1))
+    }
+}

@@ -1,0 +1,136 @@
+use super::{
+    UnknownCountsAs,
+    draft::{Draft, Reach},
+    reason::{Condition, Why},
+};
+use crate::release::{self, ClusterView, Release, View};
+
+impl Draft<'_> {
+    /// Takes up a new target (REV-10, REL-8).
+    pub(super) fn follow_the_template(&mut self) {
+        let asked = self.world.spec.target;
+        // A rollback holds until the template is edited again (REL-7).
+        if self.ledger.rolled_back != Some(asked) {
+            self.ledger.rolled_back = None;
+            self.retarget(asked);
+        }
+    }
+
+    fn retarget(&mut self, new: crate::ledger::Revision) {
+        let old = self.ledger.target;
+        if old == new {
+            return;
+        }
+        for row in &mut self.ledger.rows {
+            row.retarget(old, new);
+        }
+        if self.ledger.is_releasing() {
+            self.decide_for_all(Why::Superseded(old));
+        }
+        self.ledger.target = new;
+        let with_waves = self.ledger.is_releasing() && !self.world.waves.is_empty();
+        self.ledger.release = with_waves.then(|| Release::begin(new, self.world.waves));
+    }
+
+    /// Declares the target stable once every cluster runs it (REV-13).
+    pub(super) fn end_release(&mut self) {
+        if !self.ledger.is_releasing() || self.partition() > 0 || self.live().next().is_none() {
+            return;
+        }
+        let target = self.ledger.target;
+        let granted: u64 = self.live().map(|it| u64::from(self.lines[it].before)).sum();
+        let finished = self.live().all(|it| {
+            let row = &self.ledger.rows[it];
+            row.share.seq == 0
+                || row.report.is_some_and(|report| {
+                    let r = row.replicas.grant;
+                    let there = report.body == target && row.share.body == target && report.updated == r;
+                    row.acknowledged && report.pods == r && (there || r == 0)
+                })
+        });
+        if finished && granted == u64::from(self.world.spec.replicas) {
+            self.ledger.stable = target;
+            self.ledger.release = None;
+            self.decide_for_all(Why::Released(target));
+        }
+    }
+
+    /// Lets the release take its next step, and admits clusters.
+    pub(super) fn step_waves(&mut self) {
+        // A policy that turned to Proportional ends the waves of the present release (REL-12's way out).
+        if self.world.waves.is_empty() {
+            self.ledger.release = None;
+        }
+        let Some(release) = self.ledger.release.take() else {
+            for row in &mut self.ledger.rows {
+                row.admitted = true;
+            }
+            return;
+        };
+        let live: Vec<usize> = self.live().collect();
+        let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it)).collect();
+        let view = View {
+            clusters: &views,
+            wants_more_clusters: self.wants_more_clusters(),
+            pre_pull: self.world.pre_pull,
+            progress_deadline: self.world.rules.progress_deadline,
+            elapsed: self.world.elapsed,
+        };
+        let done: Vec<bool> = views.iter().map(ClusterView::is_done).collect();
+        let step = release::next(&release, &view);
+        for (place, done) in live.iter().zip(done) {
+            if done {
+                self.ledger.rows[*place].busy_for = 0;
+            }
+        }
+        for it in step.admit {
+            self.ledger.rows[live[it]].admitted = true;
+        }
+        self.ledger.release = Some(step.release);
+        self.decisions.extend(
+            step.decisions.into_iter().map(|it| super::Decision { cluster: None, why: Why::Release(it) }),
+        );
+        if let Some(held) = step.held {
+            self.conditions.push(Condition::ReleaseHeld(held));
+        }
+        if step.roll_back {
+            let given_up = self.ledger.target;
+            self.retarget(self.ledger.stable);
+            self.ledger.rolled_back = Some(given_up);
+            self.ledger.release = None;
+        }
+    }
+
+    fn cluster_view(&self, place: usize) -> ClusterView<'_> {
+        let (cluster, row) = (&self.world.clusters[place], &self.ledger.rows[place]);
+        let given = row.was_given(self.ledger.target);
+        let report = row.report.filter(|it| it.body == self.ledger.target);
+        ClusterView {
+            name: cluster.name.as_str(),
+            wave: cluster.wave,
+            order: cluster.order,
+            admitted: row.admitted,
+            busy_for: row.busy_for,
+            heard: self.lines[place].reach == Reach::Heard,
+            may_be_passed_over: self.world.rules.unknown == UnknownCountsAs::LastReported,
+            due: row.due,
+            granted: if given { row.updated.grant } else { 0 },
+            updated_available: report.filter(|_| row.acknowledged).map(|it| it.updated_available),
+            failing: report.map_or(0, |it| it.failing),
+        }
+    }
+
+    /// Whether the clusters admitted so far are too few for the pods that may be updated. Waves still to come are not
+    /// opened for nothing: opened early, they would run without their gates once the partition is lowered.
+    fn wants_more_clusters(&self) -> bool {
+        let most: u64 = self
+            .live()
+            .filter(|it| self.ledger.rows[*it].admitted)
+            .map(|it| match self.lines[it].reach {
+                Reach::Heard => u64::from(self.lines[it].before),
+                _ => u64::from(self.ledger.rows[it].updated.exposure),
+            })
+            .sum();
+        self.partition() == 0 || self.most_updated() > most
+    }
+}

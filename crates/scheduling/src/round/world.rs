@@ -1,0 +1,174 @@
+use crate::{
+    ledger::{Revision, Row},
+    names::ClusterName,
+    release::{PrePullView, Release, Wave},
+};
+
+/// Everything one planning round looks at besides the ledger, taken at one moment.
+#[derive(Debug, Clone)]
+pub struct World<'a> {
+    /// The object's numbers, percentages already resolved on the fleet's N.
+    pub spec: Spec,
+    /// The policy's numbers.
+    pub rules: Rules,
+    /// The waves of the policy; empty for order Proportional.
+    pub waves: &'a [Wave],
+    /// How far the images of the next wave are pulled.
+    pub pre_pull: Option<PrePullView>,
+    /// The clusters, in the order of the ledger's rows.
+    pub clusters: &'a [Cluster],
+    /// Seconds since the last round of this object; 0 after a restart of the hub.
+    pub elapsed: u32,
+}
+
+/// The object's own numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// N: replicas over the fleet.
+    pub replicas: u32,
+    /// P: pods to keep at the stable revision.
+    pub partition: u32,
+    /// U: pods that may be down on purpose.
+    pub unavailable: u32,
+    /// S: pods above N for an update.
+    pub surge: u32,
+    /// K: pods that may be starting at a time by scaling, where the object limits it.
+    pub scale_unavailable: Option<u32>,
+    /// Whether updates are paused.
+    pub paused: bool,
+    /// The revision of the object's template.
+    pub target: Revision,
+    /// What the pods of the fleet belong to.
+    pub population: Population,
+}
+
+/// Who makes the pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Population {
+    /// The members make as many as they are granted: CloneSet.
+    #[default]
+    Granted,
+    /// They are there already, and are counted: SidecarSet.
+    Matched,
+}
+
+/// The policy's numbers, resolved on N.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// M: pods above N for moves.
+    pub move_surge: u32,
+    /// B: pods that may be missing for moves.
+    pub move_unavailable: u32,
+    /// How pods of a cluster that is not heard count.
+    pub unknown: UnknownCountsAs,
+    /// Percent of a lost cluster's pods that may be replaced while they possibly still run.
+    pub max_overlap: u32,
+    /// How many clusters may be treated as lost at a time.
+    pub max_lost: u32,
+    /// Seconds after which growth or a share that brings nothing is given up.
+    pub progress_deadline: u32,
+    /// Whether replicas are brought to the ideal split, rather than moved least.
+    pub rebalance: bool,
+    /// Whether raising the partition takes updated pods back.
+    pub partition_rollback: bool,
+}
+
+/// `unknownCountsAs` of the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownCountsAs {
+    /// Pods of an Offline cluster count as unavailable.
+    #[default]
+    Unavailable,
+    /// They count as the last report showed them.
+    LastReported,
+}
+
+/// One cluster as this round sees it.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// Its name; the row of the ledger at the same place bears the same.
+    pub name: ClusterName,
+    /// Settles ties.
+    pub rank: u64,
+    /// Its state.
+    pub state: ClusterState,
+    /// Its weight in the split.
+    pub weight: u32,
+    /// Replicas it should have at least.
+    pub min: u32,
+    /// Replicas it may have at most.
+    pub max: u32,
+    /// Pods that fit, own running ones included; `None` where it is not known.
+    pub fit: Option<u32>,
+    /// Its tier; later tiers receive only what earlier ones cannot take.
+    pub tier: u32,
+    /// The wave it belongs to.
+    pub wave: usize,
+    /// Its place inside the wave.
+    pub order: i64,
+    /// Pods named by the user for deletion here.
+    pub named: u32,
+    /// Fingerprint of those names; 0 with none.
+    pub names: u64,
+    /// The plan number of the Assignment that is stored for it; 0 with none.
+    pub dispatched: u64,
+    /// Whether a lost cluster is known to run nothing any more: fenced, or declared stopped.
+    pub stopped: bool,
+}
+
+/// `MemberCluster` states of section 4, as far as a plan cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterState {
+    /// Never heard of: given nothing.
+    Pending,
+    /// Heard, and free to grow.
+    Ready,
+    /// Heard; keeps what it has.
+    Cordoned,
+    /// Heard; being emptied.
+    Draining,
+    /// Not heard: frozen.
+    Offline,
+    /// Given up: replaced elsewhere until it returns.
+    Lost,
+}
+
+impl ClusterState {
+    /// Whether plans reach it.
+    pub fn is_heard(self) -> bool {
+        matches!(self, Self::Ready | Self::Cordoned | Self::Draining)
+    }
+}
+
+/// All that must be saved of one object's plans.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ledger {
+    /// One line per cluster.
+    pub rows: Vec<Row>,
+    /// The revision being released, or resting.
+    pub target: Revision,
+    /// The last revision that was released fully.
+    pub stable: Revision,
+    /// N of the last round.
+    pub replicas: u32,
+    /// Replicas the user took away that are still granted.
+    pub scale_down: u32,
+    /// h_B: the part of the hole made by shrink-first moves.
+    pub move_hole: u32,
+    /// The release with waves, while there is one.
+    pub release: Option<Release>,
+    /// The target that was given up for the stable revision, until the template is edited again.
+    pub rolled_back: Option<Revision>,
+}
+
+impl Ledger {
+    /// A ledger for an object that was never planned.
+    pub fn new(revision: Revision) -> Self {
+        Self { target: revision, stable: revision, ..Self::default() }
+    }
+
+    /// Whether a release is going on.
+    pub fn is_releasing(&self) -> bool {
+        self.target != self.stable
+    }
+}

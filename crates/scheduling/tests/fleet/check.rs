@@ -1,0 +1,181 @@
+//! What must hold after every single step of a run (section 28).
+
+use scheduling::round::{Ledger, Rules, Spec};
+
+use crate::{fleet::Broken, member::Member};
+
+/// Limits in force. After a limit was lowered, what was granted before may stay until it is acknowledged gone.
+#[derive(Debug)]
+pub(crate) struct Check {
+    /// Pods of the target.
+    updated: u64,
+    target: u64,
+    /// Replicas granted.
+    replicas: u64,
+    /// Pods above them.
+    surge: u64,
+    /// Pods taken down on purpose.
+    down: u64,
+    /// How far below the settled level availability may be.
+    deep: u64,
+    /// Replicas that have been available at a time.
+    settled: u64,
+    lost: Vec<bool>,
+    refused: Option<String>,
+}
+
+const NO_LIMIT: u64 = u64::MAX;
+
+impl Check {
+    pub(crate) fn new(spec: &Spec, rules: &Rules) -> Self {
+        Self {
+            updated: NO_LIMIT,
+            target: spec.target.0,
+            replicas: u64::from(spec.replicas + rules.move_surge),
+            surge: u64::from(spec.surge),
+            down: u64::from(spec.unavailable),
+            deep: u64::from(spec.unavailable.max(rules.move_unavailable)),
+            settled: 0,
+            lost: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Something was refused that must not be.
+    pub(crate) fn refuse(&mut self, why: String) {
+        self.refused = Some(why);
+    }
+
+    pub(crate) fn after_step(
+        &mut self,
+        spec: &Spec,
+        rules: &Rules,
+        ledger: &Ledger,
+        members: &mut [Member],
+    ) -> Result<(), Broken> {
+        if let Some(why) = self.refused.take() {
+            return Err(Broken(why));
+        }
+        self.note_losses(ledger, members);
+        exposures_cover_the_truth(ledger, members)?;
+        self.canary(spec, ledger, members)?;
+        self.flood(spec, rules, ledger, members)?;
+        self.availability(spec, rules, ledger, members)
+    }
+
+    /// The pods of a lost cluster no longer count in the settled level.
+    fn note_losses(&mut self, ledger: &Ledger, members: &[Member]) {
+        self.lost.resize(members.len(), false);
+        for (index, row) in ledger.rows.iter().enumerate() {
+            if row.lost && !self.lost[index] {
+                self.settled = self.settled.saturating_sub(u64::from(members[index].share.replicas));
+            }
+            self.lost[index] = row.lost;
+        }
+    }
+
+    /// Updated pods, lost clusters included, never above G.
+    fn canary(&mut self, spec: &Spec, ledger: &Ledger, members: &[Member]) -> Result<(), Broken> {
+        if self.target != ledger.target.0 {
+            self.target = ledger.target.0;
+            self.updated = NO_LIMIT;
+        }
+        let limited = ledger.target != ledger.stable && spec.partition > 0 && ledger.rolled_back.is_none();
+        let asked =
+            if limited { u64::from(spec.replicas - spec.partition.min(spec.replicas)) } else { NO_LIMIT };
+        let exposed = ledger.rows.iter().map(|it| u64::from(it.updated.exposure)).sum();
+        self.updated = asked.max(self.updated.min(exposed));
+        let updated: u64 = members.iter().map(|it| u64::from(it.of(ledger.target))).sum();
+        if limited && updated > self.updated {
+            return Err(Broken(format!("updated {updated} > {} (G = {asked})", self.updated)));
+        }
+        Ok(())
+    }
+
+    /// Pods alive never above N + S + M + D.
+    fn flood(
+        &mut self,
+        spec: &Spec,
+        rules: &Rules,
+        ledger: &Ledger,
+        members: &[Member],
+    ) -> Result<(), Broken> {
+        let lost: u64 =
+            ledger.rows.iter().filter(|it| it.lost).map(|it| u64::from(it.replicas.exposure)).sum();
+        let overlap = lost * u64::from(rules.max_overlap) / 100;
+        let asked = u64::from(spec.replicas) + u64::from(rules.move_surge) + overlap;
+        let granted = ledger.rows.iter().map(|it| u64::from(it.replicas.exposure)).sum();
+        self.replicas = asked.max(self.replicas.min(granted));
+        let extra = ledger.rows.iter().map(|it| u64::from(it.surge.exposure)).sum();
+        self.surge = u64::from(spec.surge).max(self.surge.min(extra));
+        let alive: u64 = members.iter().map(|it| it.pods.len() as u64).sum();
+        if alive > self.replicas + self.surge {
+            let most = format!("{} + {}", self.replicas, self.surge);
+            return Err(Broken(format!("alive {alive} > {most} (N + M + D = {asked}, S = {})", spec.surge)));
+        }
+        Ok(())
+    }
+
+    /// Pods taken down on purpose never above U, and availability never below the settled level less max(U, B).
+    fn availability(
+        &mut self,
+        spec: &Spec,
+        rules: &Rules,
+        ledger: &Ledger,
+        members: &[Member],
+    ) -> Result<(), Broken> {
+        let live = || ledger.rows.iter().zip(members).filter(|(row, _)| !row.lost);
+        let exposed: u64 = live().map(|(row, _)| u64::from(row.unavailable.exposure)).sum();
+        self.down = u64::from(spec.unavailable).max(self.down.min(exposed));
+        let down: u64 = live().map(|(_, it)| u64::from(it.taken_down())).sum();
+        if down > self.down {
+            return Err(Broken(format!("taken down {down} > {} (U = {})", self.down, spec.unavailable)));
+        }
+
+        let replicas: u64 = live().map(|(_, it)| u64::from(it.share.replicas)).sum();
+        let growing: u64 = live().map(|(_, it)| u64::from(it.growing())).sum();
+        let spare: u64 = live().map(|(_, it)| u64::from(it.spare())).sum();
+        let settled: u64 = live().map(|(row, _)| u64::from(row.settled())).sum();
+        let wanted = u64::from(spec.replicas);
+        self.settled = self.settled.max(settled).min(wanted);
+        let asked = u64::from(spec.unavailable.max(rules.move_unavailable));
+        let hole = self.settled.saturating_sub(settled);
+        self.deep = asked.max(self.deep.min(exposed + hole));
+        if replicas + spare + self.deep < self.settled + growing + down {
+            return Err(Broken(format!(
+                "availability: replicas {replicas} growing {growing} down {down} spare {spare} < settled {} - {}",
+                self.settled, self.deep
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Nothing a member does goes beyond what the ledger believes possible: the invariant all sums rest on.
+fn exposures_cover_the_truth(ledger: &Ledger, members: &[Member]) -> Result<(), Broken> {
+    for (row, member) in ledger.rows.iter().zip(members) {
+        if !member.exists {
+            continue;
+        }
+        let share = &member.share;
+        // A cluster that was given up holds no share of unavailability, and does not act on its plan once it knows.
+        let acts = !row.lost && share.epoch >= member.known_epoch;
+        let releasing = ledger.target != ledger.stable;
+        let checks = [
+            ("replicas", share.replicas, row.replicas.exposure),
+            ("surge", share.surge, row.surge.exposure),
+            ("pods", member.pods.len() as u32, row.replicas.exposure + row.surge.exposure),
+            ("unavailable", if acts { share.unavailable } else { 0 }, row.unavailable.exposure),
+            ("updated", if releasing { member.of(ledger.target) } else { 0 }, row.updated.exposure),
+        ];
+        for (column, truth, exposure) in checks {
+            if truth > exposure {
+                return Err(Broken(format!(
+                    "{}: {column} is {truth}, the ledger knows {exposure}",
+                    row.cluster
+                )));
+            }
+        }
+    }
+    Ok(())
+}

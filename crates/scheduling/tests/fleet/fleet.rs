@@ -1,0 +1,342 @@
+//! A hub, its stored ledger and Assignments, and the members, under every fault we could think of.
+
+use scheduling::{
+    ledger::{Report, Revision, Row, Share, Taken},
+    names::ClusterName,
+    release::{Approved, Wave},
+    round::{Cluster, ClusterState, Ledger, Population, Rules, Spec, UnknownCountsAs, Why, World, plan},
+};
+
+use crate::{check::Check, dice::Dice, member::Member};
+
+/// A rule put out of order on purpose, to see that the checks notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variant {
+    /// The rules as they are.
+    Sound,
+    /// What a shrink frees is used again before the member has acknowledged it.
+    FreedBeforeAcknowledged,
+}
+
+/// What is set before a run begins.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    pub(crate) clusters: usize,
+    pub(crate) spec: Spec,
+    pub(crate) rules: Rules,
+    pub(crate) waves: Vec<Wave>,
+    pub(crate) in_place: bool,
+    pub(crate) variant: Variant,
+}
+
+pub(crate) struct Fleet {
+    pub(crate) dice: Dice,
+    pub(crate) spec: Spec,
+    pub(crate) rules: Rules,
+    pub(crate) waves: Vec<Wave>,
+    pub(crate) clusters: Vec<Cluster>,
+    pub(crate) members: Vec<Member>,
+    /// Drained by the operator.
+    pub(crate) draining: Vec<bool>,
+    /// Judged lost by the operator.
+    pub(crate) given_up: Vec<bool>,
+    /// What the hub has in memory, and what it has saved.
+    pub(crate) ledger: Ledger,
+    pub(crate) saved: Ledger,
+    /// Every Assignment written, by cluster; the last is the one that is stored.
+    pub(crate) written: Vec<Vec<Share>>,
+    /// Revisions whose pods never become available.
+    pub(crate) bad: Vec<Revision>,
+    pub(crate) faults: bool,
+    pub(crate) check: Check,
+    pub(crate) writes: u64,
+    in_place: bool,
+    variant: Variant,
+    /// Seconds not yet handed to a round.
+    elapsed: u32,
+    next_revision: u64,
+    trace: bool,
+}
+
+/// What went wrong in a run.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) String);
+
+impl Fleet {
+    pub(crate) fn new(seed: u64, setting: &Setting) -> Self {
+        let mut fleet = Self {
+            dice: Dice::new(seed),
+            spec: setting.spec,
+            rules: setting.rules,
+            waves: setting.waves.clone(),
+            clusters: Vec::new(),
+            members: Vec::new(),
+            draining: Vec::new(),
+            given_up: Vec::new(),
+            ledger: Ledger::new(setting.spec.target),
+            saved: Ledger::new(setting.spec.target),
+            written: Vec::new(),
+            bad: Vec::new(),
+            faults: true,
+            check: Check::new(&setting.spec, &setting.rules),
+            writes: 0,
+            in_place: setting.in_place,
+            variant: setting.variant,
+            elapsed: 0,
+            next_revision: setting.spec.target.0 + 1,
+            trace: std::env::var_os("FLEET_TRACE").is_some(),
+        };
+        for _ in 0..setting.clusters {
+            fleet.join();
+        }
+        fleet
+    }
+
+    pub(crate) fn join(&mut self) {
+        let index = self.clusters.len();
+        let name = ClusterName::from(format!("c{index:02}"));
+        let wave = self.dice.below(self.waves.len().max(1));
+        self.clusters.push(Cluster {
+            name: name.clone(),
+            rank: index as u64,
+            state: ClusterState::Ready,
+            weight: 1,
+            min: 0,
+            max: u32::MAX,
+            fit: None,
+            tier: 0,
+            wave,
+            order: 0,
+            named: 0,
+            names: 0,
+            dispatched: 0,
+            stopped: false,
+        });
+        self.members.push(Member::new(self.in_place, self.rules.partition_rollback));
+        self.draining.push(false);
+        self.given_up.push(false);
+        self.written.push(Vec::new());
+        self.ledger.rows.push(Row::new(name.clone()));
+        self.saved.rows.push(Row::new(name));
+    }
+
+    /// A new template. It may be one that was released before.
+    pub(crate) fn edit_template(&mut self) -> Revision {
+        let revision = Revision(self.next_revision);
+        self.next_revision += 1;
+        self.spec.target = revision;
+        revision
+    }
+
+    pub(crate) fn log(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("{}", what());
+        }
+    }
+
+    /// One thing happens somewhere.
+    pub(crate) fn step(&mut self) -> Result<(), Broken> {
+        let chance = self.dice.below(100);
+        let index = self.dice.below(self.members.len());
+        match chance {
+            0..22 => self.members[index].reconcile(),
+            22..40 => self.pods_become_available(index),
+            40..55 => self.read_plan(index),
+            55..70 => {
+                if self.members[index].online {
+                    let bad = &self.bad;
+                    self.members[index].report(|it| bad.contains(&it));
+                }
+            }
+            70..85 => self.deliver_report(index),
+            _ => self.round(),
+        }
+        if self.trace && chance < 55 {
+            let member = &self.members[index];
+            let word = if chance < 22 {
+                "reconcile"
+            } else if chance < 40 {
+                "ready"
+            } else {
+                "read"
+            };
+            self.log(|| format!("{word} {index} {:?} {:?} {:?}", member.pods, member.share, member.missing));
+        }
+        self.check.after_step(&self.spec, &self.rules, &self.ledger, &mut self.members)
+    }
+
+    fn pods_become_available(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        for pod in &mut member.pods {
+            if !pod.available && !self.bad.contains(&pod.revision) && self.dice.permille(500) {
+                pod.available = true;
+            }
+        }
+        member.square_missing();
+    }
+
+    fn read_plan(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        if !member.online {
+            return;
+        }
+        member.known_epoch = member.known_epoch.max(self.ledger.rows[index].epoch);
+        let written = &self.written[index];
+        // A stale read gives any plan ever written.
+        let stale = self.faults && !written.is_empty() && self.dice.permille(200);
+        let share = if stale { Some(self.dice.pick(written)) } else { written.last().copied() };
+        if let Some(share) = share {
+            member.apply(&share);
+        }
+    }
+
+    fn deliver_report(&mut self, index: usize) {
+        let member = &self.members[index];
+        if !member.online || member.outbox.is_empty() || (self.faults && self.dice.permille(100)) {
+            return;
+        }
+        let place = if self.faults { self.dice.below(member.outbox.len()) } else { member.outbox.len() - 1 };
+        self.take(index, member.outbox[place]);
+    }
+
+    fn take(&mut self, index: usize, report: Report) {
+        let target = self.ledger.target;
+        let taken = self.ledger.rows[index].take(report, target);
+        if let Taken::Refused(why) = taken {
+            self.check.refuse(format!("an honest report of cluster {index} was refused: {why}: {report:?}"));
+        }
+    }
+
+    /// A planning round, which may die after any single write.
+    pub(crate) fn round(&mut self) {
+        for index in 0..self.clusters.len() {
+            self.clusters[index].state = self.state(index);
+            self.clusters[index].dispatched = self.written[index].last().map_or(0, |it| it.seq);
+        }
+        self.elapsed += self.dice.below(8) as u32;
+        let world = World {
+            spec: self.spec,
+            rules: self.rules,
+            waves: &self.waves,
+            pre_pull: None,
+            clusters: &self.clusters,
+            elapsed: self.elapsed,
+        };
+        let plan = plan(&world, &self.ledger);
+        self.elapsed = 0;
+        for decision in &plan.decisions {
+            let Some(cluster) = &decision.cluster else { continue };
+            let place = self.clusters.iter().position(|it| it.name == *cluster);
+            if let (Why::Returned { .. }, Some(place)) = (&decision.why, place) {
+                self.members[place].count_as_growing();
+            }
+        }
+        self.log(|| {
+            let rows: Vec<_> = plan
+                .ledger
+                .rows
+                .iter()
+                .map(|it| {
+                    format!(
+                        "\n   {} r{:?} u{:?} U{:?} S{:?} mov {} {:?}",
+                        it.cluster, it.replicas, it.updated, it.unavailable, it.surge, it.moving, it.share
+                    )
+                })
+                .collect();
+            format!(
+                "round T{} st{} {:?}{}\n   {:?}",
+                plan.ledger.target,
+                plan.ledger.stable,
+                plan.writes.len(),
+                rows.concat(),
+                plan.conditions
+            )
+        });
+        if plan.ledger != self.saved {
+            self.saved = plan.ledger.clone();
+        }
+        self.ledger = plan.ledger;
+        if self.variant == Variant::FreedBeforeAcknowledged {
+            self.forget_exposures();
+        }
+        if !plan.writes.is_empty() && self.crashes() {
+            return;
+        }
+        for (place, share) in plan.writes {
+            self.written[place].push(share);
+            self.writes += 1;
+            if self.crashes() {
+                return;
+            }
+        }
+    }
+
+    fn forget_exposures(&mut self) {
+        for row in &mut self.ledger.rows {
+            row.unavailable.exposure = row.unavailable.grant;
+        }
+        self.saved = self.ledger.clone();
+    }
+
+    fn crashes(&mut self) -> bool {
+        let crashed = self.faults && self.dice.permille(60);
+        if crashed {
+            self.ledger = self.saved.clone();
+            self.elapsed = 0;
+        }
+        crashed
+    }
+
+    fn state(&self, index: usize) -> ClusterState {
+        match () {
+            () if !self.members[index].online && self.given_up[index] => ClusterState::Lost,
+            () if !self.members[index].online => ClusterState::Offline,
+            () if self.draining[index] => ClusterState::Draining,
+            () => ClusterState::Ready,
+        }
+    }
+
+    pub(crate) fn is_lost(&self, index: usize) -> bool {
+        self.ledger.rows[index].lost
+    }
+
+    /// A person gives every approval the release could ask for, and lets it go on.
+    pub(crate) fn approve_all(&mut self) {
+        let target = self.ledger.target;
+        for ledger in [&mut self.ledger, &mut self.saved] {
+            let Some(release) = &mut ledger.release else { continue };
+            for wave in release.waves.clone() {
+                release.approve(Approved { wave: wave.name, target });
+            }
+            release.resume();
+        }
+    }
+}
+
+/// The policy a run begins with.
+pub(crate) fn rules() -> Rules {
+    Rules {
+        move_surge: 1,
+        move_unavailable: 0,
+        unknown: UnknownCountsAs::LastReported,
+        max_overlap: 100,
+        max_lost: 1,
+        progress_deadline: 600,
+        rebalance: false,
+        partition_rollback: false,
+    }
+}
+
+/// The object a run begins with.
+pub(crate) fn spec() -> Spec {
+    Spec {
+        replicas: 6,
+        partition: 0,
+        unavailable: 1,
+        surge: 0,
+        scale_unavailable: None,
+        paused: false,
+        target: Revision(1),
+        population: Population::Granted,
+    }
+}

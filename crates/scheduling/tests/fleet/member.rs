@@ -1,0 +1,455 @@
+//! One member cluster: its pods, its CloneSet controller, and its agent.
+
+use scheduling::ledger::{Report, Revision, Share};
+
+/// Why a pod is down, or why it is missing. Only the checks look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Taken down on purpose, by an update or a deletion.
+    Update,
+    /// Starting because replicas were granted by growth.
+    Growth,
+    /// It failed, or was evicted.
+    Failure,
+    /// Starting for no reason that counts: a surge pod, a repair.
+    Start,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pod {
+    pub(crate) id: u64,
+    pub(crate) revision: Revision,
+    pub(crate) available: bool,
+    /// To be deleted: named by the user, or being replaced.
+    pub(crate) marked: bool,
+    pub(crate) cause: Cause,
+}
+
+/// Replicas that have no pod, by the reason.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Missing {
+    pub(crate) update: u32,
+    pub(crate) growth: u32,
+    pub(crate) failure: u32,
+    pub(crate) start: u32,
+}
+
+impl Missing {
+    fn of(&mut self, cause: Cause) -> &mut u32 {
+        match cause {
+            Cause::Update => &mut self.update,
+            Cause::Growth => &mut self.growth,
+            Cause::Failure => &mut self.failure,
+            Cause::Start => &mut self.start,
+        }
+    }
+
+    fn total(&self) -> u32 {
+        self.update + self.growth + self.failure + self.start
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) online: bool,
+    pub(crate) exists: bool,
+    pub(crate) in_place: bool,
+    pub(crate) rolls_back: bool,
+    pub(crate) pods: Vec<Pod>,
+    /// The share in force.
+    pub(crate) share: Share,
+    pub(crate) missing: Missing,
+    pub(crate) known_epoch: u64,
+    pub(crate) observed: bool,
+    pub(crate) incarnation: u64,
+    number: u64,
+    next_pod: u64,
+    /// Reports under way, oldest first.
+    pub(crate) outbox: Vec<Report>,
+}
+
+/// The numbers of one pass (7.2 of the member's rules).
+struct Numbers {
+    /// Pods are missing, whether they may be created now or not.
+    short: bool,
+    create: u32,
+    create_old: u32,
+    delete: u32,
+    delete_old: u32,
+    ready_deletes: u32,
+    update: i64,
+    update_limit: i64,
+}
+
+impl Member {
+    pub(crate) fn new(in_place: bool, rolls_back: bool) -> Self {
+        Self {
+            online: true,
+            exists: false,
+            in_place,
+            rolls_back,
+            pods: Vec::new(),
+            share: Share::default(),
+            missing: Missing::default(),
+            known_epoch: 0,
+            observed: false,
+            incarnation: 1,
+            number: 0,
+            next_pod: 1,
+            outbox: Vec::new(),
+        }
+    }
+
+    pub(crate) fn available(&self) -> u32 {
+        self.pods.iter().filter(|it| it.available).count() as u32
+    }
+
+    pub(crate) fn of(&self, revision: Revision) -> u32 {
+        self.pods.iter().filter(|it| it.revision == revision).count() as u32
+    }
+
+    /// Replicas down because we took them down.
+    pub(crate) fn taken_down(&self) -> u32 {
+        let down = self.pods.iter().filter(|it| !it.available && it.cause == Cause::Update).count() as u32;
+        self.short().min(self.missing.update + down)
+    }
+
+    /// Replicas not available yet because growth granted them.
+    pub(crate) fn growing(&self) -> u32 {
+        let starting =
+            self.pods.iter().filter(|it| !it.available && it.cause == Cause::Growth).count() as u32;
+        let surplus = (self.pods.len() as u32).saturating_sub(self.share.replicas);
+        self.short().min((self.missing.growth + starting).saturating_sub(surplus))
+    }
+
+    /// Available pods above the replicas.
+    pub(crate) fn spare(&self) -> u32 {
+        self.available().saturating_sub(self.share.replicas)
+    }
+
+    fn short(&self) -> u32 {
+        self.share.replicas.saturating_sub(self.available())
+    }
+
+    /// The agent takes up a plan, unless it is an old one.
+    pub(crate) fn apply(&mut self, share: &Share) {
+        if (self.exists && share.seq <= self.share.seq) || share.epoch < self.known_epoch {
+            return;
+        }
+        let ours = self.taken_down();
+        self.exists = true;
+        self.missing.growth += share.replicas.saturating_sub(self.share.replicas);
+        self.share = *share;
+        self.observed = false;
+        for pod in self.pods.iter_mut().filter(|it| it.id == share.named) {
+            pod.marked = true;
+        }
+        self.square_missing();
+        // A surge pod that becomes a replica leaves the pod it stood in for as the one that is starting.
+        while self.taken_down() > ours {
+            self.rename(Cause::Update, Cause::Growth);
+        }
+    }
+
+    /// Keeps the reasons in line with how many pods are missing.
+    pub(crate) fn square_missing(&mut self) {
+        let gap = self.share.replicas.saturating_sub(self.pods.len() as u32);
+        for cause in [Cause::Start, Cause::Failure, Cause::Growth, Cause::Update] {
+            let over = self.missing.total().saturating_sub(gap);
+            let count = self.missing.of(cause);
+            *count -= over.min(*count);
+        }
+        self.missing.start += gap.saturating_sub(self.missing.total());
+    }
+
+    fn numbers(&self) -> Numbers {
+        let share = &self.share;
+        // Zero for both is not valid in a member: it is written as paused with maxSurge 1 (BUD-9).
+        let paused = share.paused || share.is_still();
+        let surge_limit = if paused { 0 } else { share.surge };
+        let (replicas, limit) = (i64::from(share.replicas), i64::from(share.unavailable));
+        let partition = i64::from(share.replicas.saturating_sub(share.updated));
+        let (mut new, mut old, mut marked_new, mut marked_old, mut down) = (0i64, 0i64, 0i64, 0i64, 0i64);
+        for pod in &self.pods {
+            let (count, marked) = if pod.revision == share.body {
+                (&mut new, &mut marked_new)
+            } else {
+                (&mut old, &mut marked_old)
+            };
+            *count += 1;
+            *marked += i64::from(pod.marked);
+            down += i64::from(!pod.available && !pod.marked);
+        }
+        let (mut old_over, mut new_over) = (old - partition, new - (replicas - partition));
+        if !self.rolls_back || share.body == share.stable {
+            (old_over, new_over) = (old_over.max(0), new_over.min(0));
+        }
+        let marked = marked_new + marked_old;
+        let (surge, surge_old) = surge(surge_limit, marked, marked_new, down - limit, old_over, new_over);
+        let total = new + old;
+        let (want, want_old) = (replicas + surge, partition + surge_old);
+        let may_start = share.scale_unavailable.map_or(i64::MAX, |it| (i64::from(it) - down).max(0));
+        Numbers {
+            short: want > total,
+            create: (want - total).max(0).min(may_start) as u32,
+            create_old: (want_old - old).max(0) as u32,
+            delete: (total - marked - want).max(0) as u32,
+            delete_old: (old - marked_old - want_old).max(0) as u32,
+            ready_deletes: (limit + total - replicas - down).max(0) as u32,
+            update: if old_over.abs() <= new_over.abs() { old_over } else { -new_over },
+            update_limit: limit + total - replicas,
+        }
+    }
+
+    /// One pass of the controller: the first thing that changes something ends it.
+    pub(crate) fn reconcile(&mut self) {
+        if !self.exists {
+            return;
+        }
+        self.observed = true;
+        // A plan of an older epoch may not be acted on (FO-5).
+        if self.share.epoch < self.known_epoch {
+            return;
+        }
+        let numbers = self.numbers();
+        if self.create(&numbers) || self.delete(&numbers) {
+            return;
+        }
+        self.update(&numbers);
+    }
+
+    fn create(&mut self, numbers: &Numbers) -> bool {
+        for index in 0..numbers.create {
+            let mut cause = Cause::Start;
+            for it in [Cause::Update, Cause::Growth, Cause::Failure, Cause::Start] {
+                if *self.missing.of(it) > 0 {
+                    *self.missing.of(it) -= 1;
+                    cause = it;
+                    break;
+                }
+            }
+            let revision = if index < numbers.create_old { self.share.stable } else { self.share.body };
+            self.pods.push(Pod { id: self.next_pod, revision, available: false, marked: false, cause });
+            self.next_pod += 1;
+        }
+        self.square_missing();
+        numbers.create > 0
+    }
+
+    fn delete(&mut self, numbers: &Numbers) -> bool {
+        if numbers.short {
+            return false;
+        }
+        let mut ready_deletes = numbers.ready_deletes;
+        let mut doomed: Vec<(u64, bool)> = Vec::new();
+        let mut condemn = |pod: &Pod, marked: bool, doomed: &mut Vec<(u64, bool)>| {
+            if pod.available {
+                if ready_deletes == 0 {
+                    return;
+                }
+                ready_deletes -= 1;
+            }
+            doomed.push((pod.id, marked));
+        };
+        if self.pods.iter().any(|it| it.marked) {
+            for pod in self.pods.iter().filter(|it| it.marked) {
+                condemn(pod, true, &mut doomed);
+            }
+        } else if numbers.delete > 0 {
+            let old = numbers.delete.min(numbers.delete_old);
+            for (is_old, count) in [(true, old), (false, numbers.delete - old)] {
+                let chosen = |it: &&Pod| (it.revision != self.share.body) == is_old;
+                let mut taken = 0;
+                for available in [false, true] {
+                    for pod in self.pods.iter().filter(chosen).filter(|it| it.available == available) {
+                        if taken < count {
+                            condemn(pod, false, &mut doomed);
+                            taken += 1;
+                        }
+                    }
+                }
+            }
+        }
+        for (id, marked) in &doomed {
+            self.remove(*id, *marked);
+        }
+        !doomed.is_empty()
+    }
+
+    fn remove(&mut self, id: u64, marked: bool) {
+        let Some(index) = self.pods.iter().position(|it| it.id == id) else { return };
+        let pod = self.pods.remove(index);
+        if marked {
+            *self.missing.of(if pod.available { Cause::Update } else { pod.cause }) += 1;
+        } else if pod.available && self.available() < self.share.replicas {
+            self.missing.update += 1;
+        } else if !pod.available && pod.cause == Cause::Failure {
+            // The failed pod goes and a starting one stays: the shortfall is still the failure's.
+            if let Some(it) = self.pods.iter_mut().find(|it| !it.available && it.cause == Cause::Growth) {
+                it.cause = Cause::Failure;
+            }
+        }
+        self.square_missing();
+    }
+
+    fn update(&mut self, numbers: &Numbers) {
+        if self.share.paused || self.share.is_still() || numbers.update == 0 {
+            return;
+        }
+        let (forward, to) =
+            if numbers.update > 0 { (true, self.share.body) } else { (false, self.share.stable) };
+        let body = self.share.body;
+        let mut down = self.pods.iter().filter(|it| !it.available).count() as i64;
+        let mut down_new = self.pods.iter().filter(|it| !it.available && it.revision == to).count() as i64;
+        let mut left = numbers.update.abs();
+        for available in [false, true] {
+            for index in 0..self.pods.len() {
+                let pod = self.pods[index];
+                if pod.available != available || (pod.revision != body) != forward || pod.revision == to {
+                    continue;
+                }
+                // A pod already on its way out was chosen in an earlier pass and counts again.
+                if left == 0 || down_new >= numbers.update_limit {
+                    return;
+                }
+                if pod.available {
+                    if down >= numbers.update_limit {
+                        return;
+                    }
+                    down += 1;
+                }
+                left -= 1;
+                down_new += 1;
+                self.update_pod(index, to);
+            }
+        }
+    }
+
+    fn update_pod(&mut self, index: usize, to: Revision) {
+        let pod = &mut self.pods[index];
+        if !self.in_place {
+            pod.marked = true;
+            return;
+        }
+        pod.revision = to;
+        if !pod.available {
+            return;
+        }
+        pod.available = false;
+        pod.cause = Cause::Start;
+        if self.available() < self.share.replicas {
+            self.pods[index].cause = Cause::Update;
+        }
+    }
+
+    /// The agent reads the counts and puts a report on its way.
+    pub(crate) fn report(&mut self, is_bad: impl Fn(Revision) -> bool) {
+        self.number += 1;
+        let share = &self.share;
+        let count = |it: &dyn Fn(&Pod) -> bool| self.pods.iter().filter(|pod| it(pod)).count() as u32;
+        let report = Report {
+            incarnation: self.incarnation,
+            number: self.number,
+            seq: share.seq,
+            epoch: share.epoch,
+            known_epoch: self.known_epoch,
+            observed: self.observed,
+            replicas: share.replicas,
+            body: share.body,
+            stable: share.stable,
+            pods: self.pods.len() as u32,
+            available: self.available(),
+            updated: self.of(share.body),
+            updated_available: count(&|it| it.available && it.revision == share.body),
+            at_stable: self.of(share.stable),
+            neither_unavailable: count(&|it| {
+                !it.available && it.revision != share.stable && it.revision != share.body
+            }),
+            marked: count(&|it| it.marked),
+            failing: count(&|it| !it.available && it.revision == share.body && is_bad(it.revision)),
+        };
+        self.outbox.push(report);
+        if self.outbox.len() > 4 {
+            self.outbox.remove(0);
+        }
+    }
+
+    /// The agent starts anew: what it had not sent is gone, the plan is kept in the member.
+    pub(crate) fn restart(&mut self) {
+        self.incarnation += 1;
+        self.number = 0;
+        self.observed = false;
+    }
+
+    /// A pod fails, or is evicted. What that does to the numbers is never put down to us.
+    pub(crate) fn hurt(&mut self, index: usize, evict: bool) {
+        let (ours, growing) = (self.taken_down(), self.growing());
+        let pod = self.pods[index];
+        if evict {
+            self.pods.remove(index);
+            *self.missing.of(if pod.available { Cause::Failure } else { pod.cause }) += 1;
+            self.square_missing();
+        } else if pod.available {
+            self.pods[index].available = false;
+            self.pods[index].cause = Cause::Failure;
+        }
+        while self.taken_down() > ours {
+            self.rename(Cause::Update, Cause::Failure);
+        }
+        while self.growing() > growing {
+            self.rename(Cause::Growth, Cause::Failure);
+        }
+    }
+
+    fn rename(&mut self, from: Cause, to: Cause) {
+        if let Some(it) = self.pods.iter_mut().find(|it| !it.available && it.cause == from) {
+            it.cause = to;
+        } else {
+            *self.missing.of(from) -= 1;
+            *self.missing.of(to) += 1;
+        }
+    }
+
+    /// A returned cluster's pods that are down count as starting, not as taken down (FO-6).
+    pub(crate) fn count_as_growing(&mut self) {
+        for pod in self.pods.iter_mut().filter(|it| it.cause == Cause::Update) {
+            pod.cause = Cause::Growth;
+        }
+        self.missing.growth += self.missing.update;
+        self.missing.update = 0;
+    }
+}
+
+/// How many pods may be made above the replicas, and how many of those old.
+fn surge(
+    limit: u32,
+    marked: i64,
+    marked_new: i64,
+    down_over: i64,
+    old_over: i64,
+    new_over: i64,
+) -> (i64, i64) {
+    let limit = i64::from(limit);
+    if limit == 0 {
+        return (0, 0);
+    }
+    let replace = if marked > 0 { (down_over + marked).max(0).min(marked) } else { 0 };
+    let replace_old = (replace - marked_new).max(0);
+    let (mut update, mut update_old) = (0, 0);
+    if old_over.signum() * new_over.signum() < 0 {
+        if old_over.abs() <= new_over.abs() {
+            update = old_over.abs();
+            update_old = if old_over < 0 { update } else { 0 };
+        } else {
+            update = new_over.abs();
+            update_old = if new_over > 0 { update } else { 0 };
+        }
+    }
+    if replace >= update {
+        let surge = limit.min(replace);
+        (surge, surge.min(replace_old))
+    } else {
+        let surge = limit.min(update);
+        (surge, surge.min(update_old))
+    }
+}
