@@ -4,7 +4,9 @@
 //! the policy allows no extra pods). Only settled replicas, those the hub has seen available, are counted on.
 
 mod grow;
+mod rebalance;
 mod shrink;
 
 pub use grow::{GrowRoom, Growth};
+pub use rebalance::{Imbalance, Rebalance, RebalanceState, Trigger};
 pub use shrink::{Giver, ShrinkRoom, Shrunk};

@@ -32,8 +32,6 @@ pub struct Giver {
     pub acknowledged: bool,
     /// Pods of it that are not available.
     pub not_available: u32,
-    /// Whether growth anywhere has been starting for longer than the progress deadline.
-    pub growth_is_overdue: bool,
 }
 
 /// By how much a giver shrinks now, and by which right.
@@ -65,7 +63,7 @@ impl ShrinkRoom {
         shrunk.taken_back = giver.excess.min(giver.moving);
         let mut rest = i64::from(giver.excess - shrunk.taken_back);
 
-        let spare = if giver.growth_is_overdue { rest } else { (self.settled - self.replicas).max(0) };
+        let spare = (self.settled - self.replicas).max(0);
         let scaled_down = rest.min(self.scale_down).min(spare);
         self.scale_down -= scaled_down;
         self.settled -= scaled_down;

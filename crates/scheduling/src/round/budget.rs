@@ -14,6 +14,8 @@ struct Sums {
     limit: i64,
     /// max(U, B).
     deepest: i64,
+    /// Sum of what is granted after this round.
+    granted: i64,
     /// Sum of exposures.
     exposed: i64,
     /// Sum of exposures beyond what is starting anyway, and h_B.
@@ -29,6 +31,7 @@ impl Draft<'_> {
         let hole = self.hole();
         let mut sums = self.sums(hole);
         self.withdraw_idle(&sums);
+        sums.granted = self.live().map(|it| i64::from(self.lines[it].unavailable)).sum();
         let stopped = self.ledger.release.as_ref().is_some_and(|it| it.paused.is_some());
         if !stopped {
             self.grow_unavailable(&mut sums);
@@ -54,9 +57,17 @@ impl Draft<'_> {
 
     /// Replicas that are between clusters: granted nowhere, or not yet available where they are granted.
     fn hole(&self) -> i64 {
-        let placed = i64::from(self.world.spec.replicas) - self.unplaced as i64;
         let settled: i64 = self.live().map(|it| self.lines[it].settled()).sum();
-        (placed - settled).max(0)
+        (self.population as i64 - self.homeless() as i64 - settled).max(0)
+    }
+
+    /// Replicas that have no place and do not run either. Those that run where they may not stay are not missing.
+    pub(super) fn homeless(&self) -> u64 {
+        let staying: u64 = self
+            .live()
+            .map(|it| u64::from(self.lines[it].replicas.saturating_sub(self.lines[it].goal)))
+            .sum();
+        self.unplaced.saturating_sub(staying)
     }
 
     fn sums(&self, hole: i64) -> Sums {
@@ -64,9 +75,10 @@ impl Draft<'_> {
         Sums {
             limit: i64::from(spec.unavailable),
             deepest: i64::from(spec.unavailable.max(rules.move_unavailable)),
+            granted: 0,
             exposed: self.live().map(|it| i64::from(self.ledger.rows[it].unavailable.exposure)).sum(),
             deep: self.live().map(|it| self.deep(it, self.ledger.rows[it].unavailable.exposure)).sum::<i64>()
-                + i64::from(self.ledger.move_hole),
+                + self.ledger.move_hole as i64,
             down: self.live().map(|it| self.held(it)).sum::<i64>() + hole,
         }
     }
@@ -158,22 +170,27 @@ impl Draft<'_> {
         let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
         let exposure = i64::from(row.unavailable.exposure.max(line.unavailable));
         let (spare, deep) = (sums.limit - sums.exposed, sums.deepest - sums.deep);
-        if spare < 0 || deep < 0 {
-            return 0;
-        }
-        let by_sum = exposure + spare;
-        let by_depth = exposure.max(i64::from(line.starting.min(line.replicas))) + deep;
+        // What its exposure counts anyway may be granted again, as long as grants alone keep the limit: after U was
+        // lowered, pods that broke under the old one could else never be mended.
+        let again = exposure.min(sums.limit - sums.granted + i64::from(line.unavailable));
+        let more = if spare < 0 || deep < 0 {
+            0
+        } else {
+            let starting = i64::from(line.starting.min(line.replicas));
+            (exposure + spare).min(exposure.max(starting) + deep)
+        };
         // Pods that are down already cost nothing (BUD-4), but may be well again when the plan arrives: (a) holds.
         let free = i64::from(row.report.map_or(0, |it| it.unavailable()));
         let room = sums.limit - sums.down;
         let by_down = if room < 0 { free } else { free.max(exposure.max(self.down(place)) + room) };
-        by_sum.min(by_depth).min(by_down).min(sums.limit)
+        again.max(more).min(by_down).min(sums.limit)
     }
 
     fn raise_unavailable(&mut self, place: usize, share: u32, sums: &mut Sums) {
         let down = self.down(place);
         let before = self.ledger.rows[place].unavailable.exposure.max(self.lines[place].unavailable);
         let after = before.max(share);
+        sums.granted += i64::from(share - self.lines[place].unavailable);
         sums.exposed += i64::from(after - before);
         sums.deep += self.deep(place, after) - self.deep(place, before);
         sums.down += down.max(i64::from(after)) - down.max(i64::from(before));
@@ -186,23 +203,26 @@ impl Draft<'_> {
         if spec.paused || spec.surge == 0 {
             return;
         }
+        let limit = i64::from(spec.surge);
         let exposed: i64 = self.ledger.rows.iter().map(|it| i64::from(it.surge.exposure)).sum();
-        let mut spare = i64::from(spec.surge) - exposed;
+        let mut granted: i64 = self.live().map(|it| i64::from(self.lines[it].surge)).sum();
+        let mut spare = limit - exposed;
         let order = self.in_order();
         for class in 0..3 {
             let ideal = self.ideal(&order, class, |it| it.surge, spare);
             for share in [ideal.as_slice(), &[]] {
                 for (index, &place) in order.iter().enumerate() {
-                    if spare < 0 {
-                        return;
-                    }
                     let wanted = self.lines[place].demand.up_to(class);
-                    let aim = share.get(index).copied().unwrap_or(wanted).min(wanted).min(spec.surge);
-                    let exposure = self.ledger.rows[place].surge.exposure.max(self.lines[place].surge);
-                    let most = i64::from(aim).min(i64::from(exposure) + spare) as u32;
-                    if most > self.lines[place].surge {
-                        spare -= i64::from(most.saturating_sub(exposure));
-                        self.lines[place].surge = most;
+                    let aim = share.get(index).copied().unwrap_or(wanted).min(wanted);
+                    let held = i64::from(self.lines[place].surge);
+                    let exposure = i64::from(self.ledger.rows[place].surge.exposure).max(held);
+                    let again = exposure.min(limit - granted + held);
+                    let more = if spare < 0 { 0 } else { exposure + spare };
+                    let most = i64::from(aim).min(again.max(more)).min(limit);
+                    if most > held {
+                        spare -= (most - exposure).max(0);
+                        granted += most - held;
+                        self.lines[place].surge = most as u32;
                     }
                 }
             }

@@ -35,7 +35,8 @@ impl Draft<'_> {
         let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
         let Some(report) = row.report else { return Demand::default() };
         let (target, stable) = (self.ledger.target, self.ledger.stable);
-        let marked = report.marked.max(self.world.clusters[place].named.min(report.pods));
+        let marked =
+            report.marked.max(self.world.clusters[place].candidate.named_for_deletion.min(report.pods));
         let left = if self.world.spec.paused {
             0
         } else if line.body == target {

@@ -1,5 +1,8 @@
 use super::{Condition, Decision, Ledger, Plan, Population, World, demand::Demand, reason::Why};
-use crate::ledger::{Revision, Row, Share};
+use crate::{
+    ledger::{Revision, Row, Share},
+    split::State,
+};
 
 /// A round in the making.
 #[derive(Debug)]
@@ -10,6 +13,8 @@ pub(super) struct Draft<'a> {
     pub(super) lines: Vec<Line>,
     /// Places of the clusters, by rank.
     pub(super) by_rank: Vec<usize>,
+    /// N over the fleet.
+    pub(super) population: u64,
     /// Replicas no cluster has room for.
     pub(super) unplaced: u64,
     pub(super) decisions: Vec<Decision>,
@@ -24,6 +29,10 @@ pub(super) struct Line {
     pub(super) before: u32,
     /// Replicas it should have in the end.
     pub(super) goal: u32,
+    /// What the ideal split would give it.
+    pub(super) ideal: u32,
+    /// Replicas it should have in the end if no rebalance were due.
+    pub(super) least_move: u32,
     /// Replicas it is granted now.
     pub(super) replicas: u32,
     /// Replicas still starting from earlier growth.
@@ -32,6 +41,8 @@ pub(super) struct Line {
     pub(super) grown: u32,
     /// Pods that may carry the target.
     pub(super) updated: u32,
+    /// Pods the member keeps at its other revision.
+    pub(super) kept_old: u32,
     pub(super) body: Revision,
     pub(super) demand: Demand,
     pub(super) unavailable: u32,
@@ -52,12 +63,13 @@ pub(super) enum Reach {
 impl<'a> Draft<'a> {
     pub(super) fn new(world: &'a World<'a>, ledger: &Ledger) -> Self {
         let mut by_rank: Vec<usize> = (0..world.clusters.len()).collect();
-        by_rank.sort_unstable_by_key(|it| (world.clusters[*it].rank, *it));
+        by_rank.sort_unstable_by_key(|it| (world.clusters[*it].candidate.rank, *it));
         Self {
             world,
             ledger: ledger.clone(),
             lines: Vec::with_capacity(world.clusters.len()),
             by_rank,
+            population: 0,
             unplaced: 0,
             decisions: Vec::new(),
             conditions: Vec::new(),
@@ -68,8 +80,8 @@ impl<'a> Draft<'a> {
     pub(super) fn open_lines(&mut self) {
         for (cluster, row) in self.world.clusters.iter().zip(&mut self.ledger.rows) {
             let reach = match () {
-                () if row.lost || cluster.state == super::ClusterState::Pending => Reach::Away,
-                () if cluster.state.is_heard() => Reach::Heard,
+                () if row.lost || cluster.candidate.state == State::Pending => Reach::Away,
+                () if cluster.is_heard() => Reach::Heard,
                 () => Reach::Frozen,
             };
             if self.world.spec.population == Population::Matched && reach == Reach::Heard {
@@ -100,14 +112,12 @@ impl<'a> Draft<'a> {
 
     /// G: pods that may carry the target.
     pub(super) fn most_updated(&self) -> u64 {
-        let spec = &self.world.spec;
-        u64::from(spec.replicas - self.partition())
+        self.population - self.partition()
     }
 
     /// P, which a rollback does not apply (REL-7).
-    pub(super) fn partition(&self) -> u32 {
-        let spec = &self.world.spec;
-        if self.ledger.rolled_back.is_some() { 0 } else { spec.partition.min(spec.replicas) }
+    pub(super) fn partition(&self) -> u64 {
+        if self.ledger.rolled_back.is_some() { 0 } else { self.world.spec.partition.min(self.population) }
     }
 
     /// Whether updates are to stand still, by the user or by a failed gate.
@@ -149,6 +159,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn into_plan(self, growing: &[usize]) -> Plan {
+        let homeless = self.homeless();
         // Shares the ledger knows and a crash kept from being written go out with the rest.
         let unwritten = |place: &usize| {
             let row = &self.ledger.rows[*place];
@@ -160,20 +171,23 @@ impl<'a> Draft<'a> {
             .filter(unwritten)
             .map(|it| (it, self.ledger.rows[it].share))
             .collect();
-        Plan { writes, ledger: self.ledger, decisions: self.decisions, conditions: self.conditions }
+        Plan {
+            writes,
+            ledger: self.ledger,
+            population: self.population,
+            unplaced: self.unplaced,
+            homeless,
+            decisions: self.decisions,
+            conditions: self.conditions,
+        }
     }
 
     fn share(&self, place: usize, line: &Line) -> Share {
         let row = &self.ledger.rows[place];
-        let (target, stable) = (self.ledger.target, self.ledger.stable);
-        let updated = if !self.ledger.is_releasing() {
+        let updated = if line.body == self.ledger.target && self.is_unlimited(line) {
             self.all_updated(line)
-        } else if line.body == target {
-            line.updated
         } else {
-            // A withheld cluster keeps what is left of an older target and well; the rest goes back (REV-10).
-            let (leftovers, broken) = row.report.map_or((0, 0), |it| it.leftovers(stable));
-            line.replicas.saturating_sub(leftovers - broken.min(leftovers))
+            line.replicas.saturating_sub(line.kept_old)
         };
         Share {
             seq: 0,
@@ -185,9 +199,14 @@ impl<'a> Draft<'a> {
             scale_unavailable: self.scale_share(place),
             paused: self.world.spec.paused || (line.unavailable == 0 && line.surge == 0),
             body: line.body,
-            stable,
+            stable: self.ledger.stable,
             named: self.world.clusters[place].names,
         }
+    }
+
+    /// Whether every pod of a cluster may carry the target (REV-12).
+    fn is_unlimited(&self, line: &Line) -> bool {
+        !self.ledger.is_releasing() || (self.partition() == 0 && line.updated == line.replicas)
     }
 
     /// What "all" is written as. Pods counted by matching come and go between rounds: there it is no number at all.
@@ -205,10 +224,13 @@ impl Line {
             reach,
             before: row.replicas.grant,
             goal: row.replicas.grant,
+            ideal: row.replicas.grant,
+            least_move: row.replicas.grant,
             replicas: row.replicas.grant,
             starting: row.moving.min(row.replicas.grant),
             grown: 0,
             updated: row.updated.grant,
+            kept_old: 0,
             body: row.share.body,
             demand: Demand::default(),
             unavailable: row.unavailable.grant,

@@ -1,111 +1,148 @@
 use super::{
-    ClusterState, Population,
-    draft::{Draft, Reach},
+    Population,
+    draft::{Draft, Line, Reach},
     reason::{Condition, Why},
 };
-use crate::webster::{Part, fill};
+use crate::{
+    moves::Imbalance,
+    reason::Change,
+    split::{self, Candidate, Goal, Request, State},
+};
 
 impl Draft<'_> {
-    /// Asks the split what every cluster should have in the end, and notes what the user scaled down (MOVE-3).
+    /// Asks the split what every cluster should have in the end (section 6).
     pub(super) fn set_goals(&mut self) {
-        self.note_scale_down();
         if self.world.spec.population == Population::Matched {
+            self.population = self.live().map(|it| u64::from(self.lines[it].before)).sum();
+            self.ledger.population = self.population;
             return;
         }
-        let mut parts = Vec::with_capacity(self.lines.len());
-        let live: Vec<usize> =
-            self.by_rank.iter().copied().filter(|it| self.lines[*it].reach != Reach::Away).collect();
-        for &place in &live {
+        match split::plan(&self.request()) {
+            Ok(answer) => self.follow(&answer),
+            Err(error) => {
+                self.population = self.live().map(|it| u64::from(self.lines[it].before)).sum();
+                self.conditions.push(Condition::Refused(error));
+            }
+        }
+        self.note_scale_down();
+        if self.ledger.scale_down > 0 {
+            self.take_overdue_growth_first();
+        }
+        self.rebalance();
+    }
+
+    fn request(&self) -> Request {
+        let candidate = |place: usize| {
             let (cluster, line) = (&self.world.clusters[place], &self.lines[place]);
-            let top = cluster.max.min(cluster.fit.unwrap_or(u32::MAX));
-            let (at, top) = match (line.reach, cluster.state) {
-                (Reach::Frozen, _) => (line.before, line.before),
-                (_, ClusterState::Draining) => (0, 0),
-                (_, ClusterState::Cordoned) => (cluster.min.min(line.before.min(top)), line.before.min(top)),
-                _ => (cluster.min.min(top), top),
+            let state = match line.reach {
+                // A cluster that is not heard, or was taken back just now, keeps what it has.
+                Reach::Frozen if cluster.is_heard() || cluster.candidate.state == State::Lost => {
+                    State::Offline
+                }
+                Reach::Away => State::Lost,
+                _ => cluster.candidate.state,
             };
-            parts.push(Part { weight: cluster.weight, at, top });
-        }
-        let bounds: Vec<(u32, u32)> = parts.iter().map(|it| (it.at, it.top)).collect();
-        let wanted = u64::from(self.world.spec.replicas);
-        let floor: u64 = parts.iter().map(|it| u64::from(it.at)).sum();
-        fill(&mut parts, wanted.saturating_sub(floor));
-        for (place, (part, bound)) in live.iter().zip(parts.iter().zip(bounds)) {
-            let line = &mut self.lines[*place];
-            line.goal = line.before.clamp(bound.0, bound.1);
-            let _ = part;
-        }
-        let mut sum: u64 = live.iter().map(|it| u64::from(self.lines[*it].goal)).sum();
-        while sum < wanted {
-            let Some((i, _)) = live
-                .iter()
-                .enumerate()
-                .filter(|(i, p)| self.lines[**p].goal < parts[*i].at)
-                .max_by_key(|(i, p)| {
-                    (
-                        u64::from(parts[*i].weight) * 1_000_000 / (2 * u64::from(self.lines[**p].goal) + 1),
-                        usize::MAX - i,
-                    )
-                })
-            else {
-                break;
-            };
-            self.lines[live[i]].goal += 1;
-            sum += 1;
-        }
-        while sum > wanted {
-            let Some((i, _)) = live
-                .iter()
-                .enumerate()
-                .filter(|(i, p)| self.lines[**p].goal > parts[*i].at && self.lines[**p].reach == Reach::Heard)
-                .min_by_key(|(i, p)| {
-                    (
-                        u64::from(parts[*i].weight) * 1_000_000 / (2 * u64::from(self.lines[**p].goal) - 1),
-                        usize::MAX - i,
-                    )
-                })
-            else {
-                break;
-            };
-            self.lines[live[i]].goal -= 1;
-            sum -= 1;
-        }
-        if self.world.rules.rebalance {
-            for (i, place) in live.iter().enumerate() {
-                self.lines[*place].goal = parts[i].at;
-            }
-        }
-        let placed: u64 = live.iter().map(|it| u64::from(self.lines[*it].goal)).sum();
-        self.unplaced = wanted.saturating_sub(placed);
-        self.note_placement(placed);
-    }
-
-    fn note_placement(&mut self, placed: u64) {
-        let wanted = u64::from(self.world.spec.replicas);
-        if self.unplaced > 0 {
-            self.conditions.push(Condition::Unplaced(self.unplaced));
-        }
-        if placed > wanted {
-            self.conditions.push(Condition::SurplusFrozen(placed - wanted));
-        }
-        for place in 0..self.lines.len() {
-            if self.lines[place].reach == Reach::Frozen && self.lines[place].before > 0 {
-                self.decide(place, Why::Frozen);
-            }
-        }
-    }
-
-    fn note_scale_down(&mut self) {
-        let wanted = self.world.spec.replicas;
-        let granted: u64 = self.live().map(|it| u64::from(self.lines[it].before)).sum();
-        let before = self.ledger.replicas;
-        let credit = if wanted < before {
-            self.ledger.scale_down.saturating_add(before - wanted)
-        } else {
-            self.ledger.scale_down.saturating_sub(wanted - before)
+            Candidate { state, current: line.before, ..cluster.candidate.clone() }
         };
-        let most = granted.saturating_sub(u64::from(wanted));
-        self.ledger.scale_down = credit.min(u32::try_from(most).unwrap_or(u32::MAX));
-        self.ledger.replicas = wanted;
+        Request {
+            replicas: self.world.spec.replicas,
+            mode: self.world.mode,
+            when_short: self.world.when_short,
+            goal: Goal::LeastMovement,
+            spread: self.world.spread.to_vec(),
+            clusters: (0..self.lines.len()).map(candidate).collect(),
+        }
+    }
+
+    fn follow(&mut self, answer: &split::Answer) {
+        self.population = answer.population;
+        self.unplaced = answer.unplaced;
+        self.conditions.extend(answer.conditions.iter().cloned().map(Condition::Division));
+        for (place, row) in answer.rows.iter().enumerate() {
+            let line = &mut self.lines[place];
+            if line.reach == Reach::Away {
+                continue;
+            }
+            line.goal = row.replicas;
+            line.least_move = row.replicas;
+            line.ideal = row.ideal;
+            if row.why.change != Change::Kept {
+                self.decide(place, Why::Placed(row.why));
+            }
+        }
+    }
+
+    /// Moves goals from the least movement towards the ideal split, as far as a rebalance may go now.
+    fn rebalance(&mut self) {
+        let deadline = self.world.rules.progress_deadline;
+        let heard: Vec<usize> = self.heard().collect();
+        let seen = Imbalance {
+            largest: heard
+                .iter()
+                .map(|it| self.lines[*it].before.abs_diff(self.lines[*it].ideal))
+                .max()
+                .unwrap_or(0),
+            overdue: self
+                .live()
+                .map(|it| &self.ledger.rows[it])
+                .filter(|it| it.moving_for > deadline)
+                .map(|it| u64::from(it.moving))
+                .sum(),
+            gate_is_open: self.ledger.release.as_ref().is_some_and(|it| it.gate_is_open()),
+        };
+        let allowed = self.ledger.rebalance.allowance(&self.world.rules.rebalance, &seen, self.world.elapsed);
+        let wanted: u64 = heard
+            .iter()
+            .map(|it| u64::from(self.lines[*it].ideal.saturating_sub(self.lines[*it].goal)))
+            .sum();
+        let surplus: u64 = heard
+            .iter()
+            .map(|it| u64::from(self.lines[*it].goal.saturating_sub(self.lines[*it].ideal)))
+            .sum();
+        let moves = allowed.min(wanted).min(surplus);
+        let (mut to_give, mut to_take) = (moves, moves);
+        for place in heard {
+            let line = &mut self.lines[place];
+            let more = u64::from(line.ideal.saturating_sub(line.goal)).min(to_give);
+            let less = u64::from(line.goal.saturating_sub(line.ideal)).min(to_take);
+            line.goal = line.goal + more as u32 - less as u32;
+            to_give -= more;
+            to_take -= less;
+        }
+    }
+
+    /// A scale-down takes growth that has not become available within the deadline before pods that are available,
+    /// as one cluster deletes the pods that are not ready first (MOVE-3, MOVE-6).
+    fn take_overdue_growth_first(&mut self) {
+        let deadline = self.world.rules.progress_deadline;
+        let heard: Vec<usize> = self.heard().collect();
+        let falls = |line: &Line| line.before.saturating_sub(line.goal);
+        for &place in &heard {
+            let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+            if row.moving_for <= deadline || !row.acknowledged {
+                continue;
+            }
+            let mut overdue = line.starting.saturating_sub(falls(line)).min(line.goal);
+            for &other in heard.iter().filter(|it| **it != place) {
+                let spared = falls(&self.lines[other]).min(overdue);
+                self.lines[other].goal += spared;
+                self.lines[place].goal -= spared;
+                overdue -= spared;
+            }
+        }
+        for place in heard {
+            let line = &mut self.lines[place];
+            line.least_move = line.goal;
+        }
+    }
+
+    /// Notes how much the user has taken away that is still granted (MOVE-3).
+    fn note_scale_down(&mut self) {
+        let granted: u64 = self.live().map(|it| u64::from(self.lines[it].before)).sum();
+        let (before, wanted) = (self.ledger.population, self.population);
+        let credit = (self.ledger.scale_down + before.saturating_sub(wanted))
+            .saturating_sub(wanted.saturating_sub(before));
+        self.ledger.scale_down = credit.min(granted.saturating_sub(wanted));
+        self.ledger.population = wanted;
     }
 }

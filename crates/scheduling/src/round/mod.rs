@@ -16,7 +16,7 @@ mod waves;
 mod world;
 
 pub use reason::{Condition, Decision, Holder, Why};
-pub use world::{Cluster, ClusterState, Ledger, Population, Rules, Spec, UnknownCountsAs, World};
+pub use world::{Cluster, Ledger, OnReturn, Population, Rules, Spec, UnknownCountsAs, World};
 
 use crate::ledger::Share;
 use draft::Draft;
@@ -28,6 +28,12 @@ pub struct Plan {
     pub ledger: Ledger,
     /// Places of the clusters whose share is to be written, and the shares: those that only shrink come first.
     pub writes: Vec<(usize, Share)>,
+    /// N over the fleet.
+    pub population: u64,
+    /// Replicas no cluster has room for.
+    pub unplaced: u64,
+    /// How many of those do not run anywhere either.
+    pub homeless: u64,
     /// What was decided.
     pub decisions: Vec<Decision>,
     /// What is the matter with the object as a whole.
@@ -36,17 +42,18 @@ pub struct Plan {
 
 /// Plans one round. The clusters of `world` and the rows of `ledger` are the same, in the same order.
 pub fn plan(world: &World<'_>, ledger: &Ledger) -> Plan {
-    debug_assert!(world.clusters.iter().map(|it| &it.name).eq(ledger.rows.iter().map(|it| &it.cluster)));
+    debug_assert!(
+        world.clusters.iter().map(|it| &it.candidate.name).eq(ledger.rows.iter().map(|it| &it.cluster))
+    );
     let mut draft = Draft::new(world, ledger);
     draft.note_losses();
     draft.take_back_returned();
     draft.follow_the_template();
-    draft.end_release();
     draft.set_goals();
+    draft.end_release();
     draft.step_waves();
     draft.move_replicas();
     draft.split_updated();
-    draft.choose_bodies();
     draft.work_out_demand();
     draft.share_out_budgets();
     draft.finish()

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{ledger::Revision, names::ClusterName, release};
+use crate::{ledger::Revision, names::ClusterName, reason, release, split};
 
 /// Something a round decided, and for which cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,10 @@ pub enum Why {
         /// Replicas granted.
         replicas: u32,
     },
-    /// The cluster keeps the stable body: no pod of the target is due.
-    Withheld,
+    /// Why the split gives it what it gives.
+    Placed(reason::Why),
+    /// Why so many of its pods are to be new.
+    Updated(reason::Share),
     /// The cluster is given the target.
     Given(Revision),
     /// More pods of the target are due than may be granted before others are acknowledged.
@@ -75,7 +77,8 @@ impl fmt::Display for Why {
             Self::Frozen => f.write_str("the cluster is not heard, its share stays as it is"),
             Self::Lost => f.write_str("the cluster is given up, others take its replicas"),
             Self::Returned { replicas } => write!(f, "the cluster is back with {replicas} replicas"),
-            Self::Withheld => f.write_str("no pod of the new revision is due here, the stable one is kept"),
+            Self::Placed(why) => write!(f, "{}", why.change),
+            Self::Updated(why) => why.fmt(f),
             Self::Given(revision) => write!(f, "revision {revision} is given to the cluster"),
             Self::UpdatedHeld { due, granted } => {
                 write!(f, "{granted} of {due} updated pods are granted until others are acknowledged")
@@ -113,17 +116,10 @@ pub enum Condition {
         /// By whom, largest first.
         holders: Vec<Holder>,
     },
-    /// Fewer pods can be updated than the partition asks for.
-    PartitionShort {
-        /// How many fewer.
-        missing: u64,
-        /// How many of those a cluster that is not heard, or lost, may have.
-        held: u64,
-    },
-    /// No cluster has room for so many replicas.
-    Unplaced(u64),
-    /// Clusters that are not heard hold so many replicas too many.
-    SurplusFrozen(u64),
+    /// Something about the division of replicas or of updated pods.
+    Division(reason::Condition),
+    /// The request makes no sense: everything stays as it is.
+    Refused(split::Error),
     /// A cluster cannot be emptied yet.
     DrainHeld {
         /// The cluster.
@@ -154,17 +150,8 @@ impl fmt::Display for Condition {
                     more => write!(f, " and {more} more"),
                 }
             }
-            Self::PartitionShort { missing, held: 0 } => write!(f, "{missing} pods cannot be updated"),
-            Self::PartitionShort { missing, held } => {
-                write!(
-                    f,
-                    "{missing} pods cannot be updated, {held} of them are held by clusters that are not heard"
-                )
-            }
-            Self::Unplaced(count) => write!(f, "no cluster has room for {count} replicas"),
-            Self::SurplusFrozen(count) => {
-                write!(f, "clusters that are not heard hold {count} replicas too many")
-            }
+            Self::Division(condition) => condition.fmt(f),
+            Self::Refused(error) => error.fmt(f),
             Self::DrainHeld { cluster, replicas } => {
                 write!(f, "{cluster} keeps {replicas} replicas until they are available elsewhere")
             }

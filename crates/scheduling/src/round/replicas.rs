@@ -1,9 +1,12 @@
 use super::{
-    ClusterState, Population, UnknownCountsAs,
+    Population, UnknownCountsAs,
     draft::{Draft, Reach},
     reason::{Condition, Why},
 };
-use crate::moves::{Giver, GrowRoom, Growth, ShrinkRoom};
+use crate::{
+    moves::{Giver, GrowRoom, Growth, ShrinkRoom},
+    split::State,
+};
 
 impl Draft<'_> {
     /// Takes replicas a step towards their goals: shrinks first, then growth (section 9).
@@ -13,9 +16,11 @@ impl Draft<'_> {
         }
         self.shrink();
         self.grow();
+        self.count_moves();
         for place in 0..self.lines.len() {
             let line = &self.lines[place];
-            let draining = self.world.clusters[place].state == ClusterState::Draining;
+            let draining =
+                matches!(self.world.clusters[place].candidate.state, State::Draining | State::Excluded);
             if draining && line.reach == Reach::Heard && line.replicas > 0 {
                 let (cluster, replicas) = (self.ledger.rows[place].cluster.clone(), line.replicas);
                 self.conditions.push(Condition::DrainHeld { cluster, replicas });
@@ -25,8 +30,6 @@ impl Draft<'_> {
 
     fn shrink(&mut self) {
         let mut room = self.shrink_room();
-        let deadline = self.world.rules.progress_deadline;
-        let growth_is_overdue = self.live().any(|it| self.ledger.rows[it].moving_for > deadline);
         for place in self.heard().collect::<Vec<_>>() {
             let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
             let excess = line.before.saturating_sub(line.goal);
@@ -38,7 +41,6 @@ impl Draft<'_> {
                 moving: line.starting,
                 acknowledged: row.acknowledged,
                 not_available: row.report.map_or(0, |it| it.not_available()),
-                growth_is_overdue,
             });
             let line = &mut self.lines[place];
             line.replicas -= shrunk.total();
@@ -53,13 +55,13 @@ impl Draft<'_> {
                 self.decide(place, why(by));
             }
         }
-        self.ledger.scale_down = room.scale_down as u32;
-        self.ledger.move_hole = room.move_hole as u32;
+        self.ledger.scale_down = room.scale_down as u64;
+        self.ledger.move_hole = room.move_hole as u64;
     }
 
     fn shrink_room(&self) -> ShrinkRoom {
         let (spec, rules) = (&self.world.spec, &self.world.rules);
-        let replicas = i64::from(spec.replicas);
+        let replicas = self.population as i64;
         let settled = self.live().map(|it| self.lines[it].settled()).sum();
         ShrinkRoom {
             replicas,
@@ -68,8 +70,10 @@ impl Draft<'_> {
             settled,
             sure: self.live().map(|it| self.surely_available(it)).sum(),
             held: self.live().map(|it| self.held(it)).sum(),
-            scale_down: i64::from(self.ledger.scale_down),
-            move_hole: i64::from(self.ledger.move_hole).min((replicas - settled).max(0)),
+            scale_down: self.ledger.scale_down as i64,
+            // Replicas without a place are missing for another reason than a move.
+            move_hole: (self.ledger.move_hole as i64)
+                .min((replicas - self.homeless() as i64 - settled).max(0)),
         }
     }
 
@@ -97,7 +101,7 @@ impl Draft<'_> {
             .map(|it| i64::from(self.ledger.rows[it].replicas.exposure))
             .sum();
         let overlap = lost * i64::from(rules.max_overlap.min(100)) / 100;
-        let replicas = i64::from(spec.replicas);
+        let replicas = self.population as i64;
         let mut room = GrowRoom {
             pods: replicas + i64::from(rules.move_surge) + overlap - exposed,
             grants: if rules.move_surge == 0 { (replicas - granted).max(0) } else { i64::MAX },
@@ -124,6 +128,16 @@ impl Draft<'_> {
         }
     }
 
+    /// Counts what a rebalance has begun (MOVE-5): growth, or shrinking where that comes first.
+    fn count_moves(&mut self) {
+        let (mut grown, mut shrunk) = (0, 0);
+        for line in &self.lines {
+            grown += u64::from(line.replicas.saturating_sub(line.before.max(line.least_move)));
+            shrunk += u64::from(line.before.min(line.least_move).saturating_sub(line.replicas));
+        }
+        self.ledger.rebalance.count(grown.max(shrunk));
+    }
+
     /// Pods starting, or down, that count against scaleStrategy.maxUnavailable (BUD-10).
     fn starting(&self) -> i64 {
         self.live()
@@ -138,7 +152,7 @@ impl Draft<'_> {
     pub(super) fn scale_share(&self, place: usize) -> Option<u32> {
         let whole = self.world.spec.scale_unavailable?;
         let line = &self.lines[place];
-        let share = u64::from(whole) * u64::from(line.replicas) / u64::from(self.world.spec.replicas.max(1));
+        let share = u64::from(whole) * u64::from(line.replicas) / self.population.max(1);
         Some((share as u32).max(line.starting + line.grown).max(1))
     }
 }

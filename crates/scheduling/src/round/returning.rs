@@ -1,9 +1,12 @@
 use super::{
-    ClusterState,
+    OnReturn,
     draft::{Draft, Reach},
     reason::Why,
 };
-use crate::ledger::{Row, Share};
+use crate::{
+    ledger::{Row, Share},
+    split::State,
+};
 
 impl Draft<'_> {
     /// Notes clusters that are given up now (FO-1, FO-5), and opens the lines of the round.
@@ -13,7 +16,7 @@ impl Draft<'_> {
         for place in 0..self.world.clusters.len() {
             let cluster = &self.world.clusters[place];
             let row = &mut self.ledger.rows[place];
-            if cluster.state == ClusterState::Lost && !row.lost && lost < self.world.rules.max_lost {
+            if cluster.candidate.state == State::Lost && !row.lost && lost < self.world.rules.max_lost {
                 row.lose();
                 lost += 1;
                 self.decide(place, Why::Lost);
@@ -35,7 +38,7 @@ impl Draft<'_> {
     /// Grants returned clusters what they run, under their new epoch (FO-6). True if there was one.
     pub(super) fn take_back_returned(&mut self) {
         for place in 0..self.world.clusters.len() {
-            if !self.world.clusters[place].state.is_heard() {
+            if !self.world.clusters[place].is_heard() {
                 continue;
             }
             let Some(share) = self.adoption(&self.ledger.rows[place]) else { continue };
@@ -49,8 +52,12 @@ impl Draft<'_> {
             line.reach = Reach::Frozen;
             line.before = share.replicas;
             line.goal = share.replicas;
+            line.least_move = share.replicas;
             line.replicas = share.replicas;
             line.starting = self.ledger.rows[place].moving;
+            if self.world.rules.on_return == OnReturn::Failback {
+                self.ledger.rebalance.ask();
+            }
             self.decide(place, Why::Returned { replicas: share.replicas });
         }
     }

@@ -1,59 +1,73 @@
 use super::{
+    Population,
     draft::{Draft, Reach},
     reason::{Condition, Why},
 };
-use crate::webster::{Part, fill};
-
-/// How many pods of the target a cluster may have at least and at most.
-#[derive(Debug, Clone, Copy, Default)]
-struct Bound {
-    at: u32,
-    top: u32,
-}
+use crate::{
+    numbers::{IntOrPercent, Pace},
+    partition::{self, Admission, Cluster, Link, Release, Request, Rollback, Room},
+    reason::Share,
+};
 
 impl Draft<'_> {
-    /// Splits the pods that may carry the target (REV-3, REV-9, REV-11, REV-12).
+    /// Splits the pods that may carry the target, and grants of that what is safe now (section 7).
     pub(super) fn split_updated(&mut self) {
+        let target = self.ledger.target;
         if !self.ledger.is_releasing() {
             for line in self.lines.iter_mut().filter(|it| it.reach == Reach::Heard) {
                 line.updated = line.replicas;
+                line.body = target;
+                line.kept_old = 0;
             }
             return;
         }
-        let mut bounds: Vec<Bound> = (0..self.lines.len()).map(|it| self.bound(it)).collect();
-        let admitted: u64 = self
-            .live()
-            .filter(|it| self.ledger.rows[*it].admitted)
-            .map(|it| u64::from(self.lines[it].replicas))
-            .sum();
-        let most = if self.partition() > 0 { self.most_updated().min(admitted) } else { admitted };
-        self.put_broken_first(&mut bounds, most);
-        let due = self.fill_waves(&bounds, most);
-        self.grant_updated(&due);
-        self.note_shortage(&due);
-    }
-
-    /// Floor and ceiling of one cluster. What may already be there is never counted away (REV-5, REV-9).
-    fn bound(&self, place: usize) -> Bound {
-        let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
-        match line.reach {
-            Reach::Away => Bound::default(),
-            Reach::Frozen => Bound { at: row.updated.exposure, top: row.updated.exposure },
-            Reach::Heard => {
-                let there = row.reported_updated(self.ledger.target);
-                let leaving = line.before.saturating_sub(line.replicas);
-                let floor = if self.world.rules.partition_rollback {
-                    0
-                } else {
-                    line.replicas.min(there.saturating_sub(leaving))
-                };
-                Bound { at: floor, top: if row.admitted { line.replicas } else { floor } }
-            }
+        match partition::plan(&self.partition_request()) {
+            Ok(answer) => self.grant_updated(&answer),
+            // Numbers beyond all limits were refused by the split already: everything stays as it is.
+            Err(_) => self.keep_updated(),
         }
     }
 
-    /// REV-15: where the budget leaves no room, broken old pods come first, for their update costs nothing.
-    fn put_broken_first(&self, bounds: &mut [Bound], most: u64) {
+    fn partition_request(&self) -> Request {
+        let with_waves = self.ledger.release.is_some();
+        let cluster = |place: usize| {
+            let (world, line, row) =
+                (&self.world.clusters[place], &self.lines[place], &self.ledger.rows[place]);
+            let report = row.report.unwrap_or_default();
+            let (leftovers, broken) = report.leftovers(self.ledger.stable);
+            Cluster {
+                name: row.cluster.clone(),
+                rank: world.candidate.rank,
+                replicas: if line.reach == Reach::Away { 0 } else { line.replicas },
+                previous: line.before,
+                updated: row.reported_updated(self.ledger.target),
+                granted: self.granted_updated(place),
+                wave: if with_waves { world.wave as u32 } else { 0 },
+                admission: if row.admitted { Admission::Admitted } else { Admission::ToCome },
+                link: match line.reach {
+                    Reach::Heard => Link::Reachable,
+                    _ => Link::Frozen { exposure: self.frozen_updated(place) },
+                },
+                seeding: world.seeding,
+                has_target: row.was_given(self.ledger.target),
+                broken_old: report.broken_old(self.ledger.target),
+                leftovers: leftovers.saturating_sub(broken),
+            }
+        };
+        Request {
+            population: self.population,
+            partition: Some(IntOrPercent::Int(u32::try_from(self.partition()).unwrap_or(u32::MAX))),
+            release: Release::Underway,
+            // What is due does not change with a pause, or waves would pass while nothing is updated.
+            pace: Pace::Rolling,
+            rollback: if self.world.rules.partition_rollback { Rollback::On } else { Rollback::Off },
+            room: if self.budget_is_held() { Room::Held } else { Room::Free },
+            clusters: (0..self.lines.len()).map(cluster).collect(),
+        }
+    }
+
+    /// REV-15: whether pods that are down, or may be taken down, use up the budget.
+    fn budget_is_held(&self) -> bool {
         let held: u64 = self
             .live()
             .map(|it| {
@@ -61,58 +75,25 @@ impl Draft<'_> {
                 u64::from(row.unavailable.exposure.max(row.report.map_or(0, |it| it.unavailable())))
             })
             .sum();
-        if held < u64::from(self.world.spec.unavailable) {
-            return;
-        }
-        let floors: u64 = bounds.iter().map(|it| u64::from(it.at)).sum();
-        let mut room = most.saturating_sub(floors);
-        for place in self.heard() {
-            let row = &self.ledger.rows[place];
-            let broken = row.report.map_or(0, |it| it.broken_old(self.ledger.target));
-            if !row.admitted {
-                continue;
-            }
-            let bound = &mut bounds[place];
-            let more = u64::from(broken.min(bound.top - bound.at)).min(room);
-            bound.at += more as u32;
-            room -= more;
+        held >= u64::from(self.world.spec.unavailable)
+    }
+
+    /// Pods of the target a cluster out of reach may have (REV-9). Of matched pods it cannot have more than it matches.
+    fn frozen_updated(&self, place: usize) -> u32 {
+        let exposure = self.ledger.rows[place].updated.exposure;
+        match self.world.spec.population {
+            Population::Granted => exposure,
+            Population::Matched => exposure.min(self.lines[place].before),
         }
     }
 
-    /// Fills wave after wave; what later waves hold already is reserved for them.
-    fn fill_waves(&self, bounds: &[Bound], most: u64) -> Vec<u32> {
-        let mut due: Vec<u32> = bounds.iter().map(|it| it.at).collect();
-        let reserved: u64 = due.iter().map(|it| u64::from(*it)).sum();
-        let mut rest = most.saturating_sub(reserved);
-        let with_waves = self.ledger.release.is_some();
-        let wave = |place: usize| if with_waves { self.world.clusters[place].wave } else { 0 };
-        let last = self.live().map(wave).max().unwrap_or(0);
-        for number in 0..=last {
-            let places: Vec<usize> = self
-                .by_rank
-                .iter()
-                .copied()
-                .filter(|it| self.lines[*it].reach != Reach::Away && wave(*it) == number)
-                .collect();
-            let mut parts: Vec<Part> = places
-                .iter()
-                .map(|it| Part {
-                    weight: self.lines[*it].replicas.max(1),
-                    at: bounds[*it].at,
-                    top: bounds[*it].top,
-                })
-                .collect();
-            rest = fill(&mut parts, rest);
-            for (place, part) in places.iter().zip(&parts) {
-                due[*place] = part.at;
-            }
-        }
-        due
+    fn granted_updated(&self, place: usize) -> u32 {
+        let row = &self.ledger.rows[place];
+        if row.was_given(self.ledger.target) { row.updated.grant.min(self.lines[place].replicas) } else { 0 }
     }
 
-    /// Grants what is due as far as the exposures allow (REV-11).
-    fn grant_updated(&mut self, due: &[u32]) {
-        let limited = self.partition() > 0;
+    /// Grants what is due as far as the exposures allow (REV-11), and withholds the target elsewhere (REV-6).
+    fn grant_updated(&mut self, answer: &partition::Answer) {
         let target = self.ledger.target;
         let counted: u64 = self
             .ledger
@@ -120,64 +101,60 @@ impl Draft<'_> {
             .iter()
             .map(|it| u64::from(it.updated.exposure.max(it.reported_updated(target))))
             .sum();
-        let mut room = self.most_updated() as i64 - counted as i64;
         let paused = self.is_paused();
+        let mut room = answer.due as i64 - counted as i64;
         for place in self.by_rank.clone() {
-            self.ledger.rows[place].due = Some(due[place]);
-            let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
-            if line.reach != Reach::Heard {
+            let row = &answer.rows[place];
+            self.ledger.rows[place].due = Some(row.updated);
+            if self.lines[place].reach != Reach::Heard {
                 continue;
             }
-            let granted = if row.was_given(target) { row.updated.grant.min(line.replicas) } else { 0 };
-            let mut updated = due[place];
+            let granted = self.granted_updated(place);
+            let (mut updated, mut why) = (row.updated, row.why);
             if paused {
-                updated = updated.min(granted + line.replicas.saturating_sub(line.before));
+                let line = &self.lines[place];
+                let added = line.replicas.saturating_sub(line.before);
+                if updated > granted + added {
+                    (updated, why) = (granted + added, Share::Paused);
+                }
             }
-            if updated > granted && limited {
-                let covered = i64::from(row.updated.exposure);
+            if updated > granted && answer.kept > 0 {
+                let covered = i64::from(self.ledger.rows[place].updated.exposure);
                 updated = i64::from(updated).min(covered + room).max(i64::from(granted)) as u32;
                 room -= (i64::from(updated) - covered).max(0);
             }
-            if updated < due[place] {
-                let why = Why::UpdatedHeld { due: due[place], granted: updated };
-                self.lines[place].updated = updated;
-                self.decide(place, why);
+            self.decide(place, Why::Updated(why));
+            if updated < row.updated && why != Share::Paused {
+                self.decide(place, Why::UpdatedHeld { due: row.updated, granted: updated });
             }
-            self.lines[place].updated = updated;
+            self.set_body(place, updated);
         }
+        self.conditions.extend(answer.conditions.iter().cloned().map(Condition::Division));
     }
 
-    /// PartitionShort, but not for waves still to come (REL-2, ST-8).
-    fn note_shortage(&mut self, due: &[u32]) {
-        let waiting = self.live().any(|it| !self.ledger.rows[it].admitted);
-        let placed: u64 = due.iter().map(|it| u64::from(*it)).sum();
-        let missing = self.most_updated().saturating_sub(placed);
-        if missing == 0 || waiting || self.partition() == 0 {
-            return;
-        }
-        let held: u64 = (0..self.lines.len())
-            .filter(|it| self.lines[*it].reach != Reach::Heard)
-            .map(|it| u64::from(self.ledger.rows[it].updated.exposure))
-            .sum();
-        self.conditions.push(Condition::PartitionShort { missing, held: held.min(missing) });
-    }
-
-    /// Withholds the target where none of its pods is due (REV-6).
-    pub(super) fn choose_bodies(&mut self) {
+    fn set_body(&mut self, place: usize, updated: u32) {
         let (target, stable) = (self.ledger.target, self.ledger.stable);
-        let releasing = self.ledger.is_releasing();
-        for place in self.heard().collect::<Vec<_>>() {
-            let given = self.ledger.rows[place].was_given(target);
-            let line = &mut self.lines[place];
-            if !releasing || given || line.updated > 0 {
-                line.body = target;
-                if releasing && !given {
-                    self.decide(place, Why::Given(target));
-                }
-            } else {
-                line.body = stable;
-                self.decide(place, Why::Withheld);
+        let row = &self.ledger.rows[place];
+        let given = row.was_given(target);
+        let (leftovers, broken) = row.report.map_or((0, 0), |it| it.leftovers(stable));
+        let line = &mut self.lines[place];
+        line.updated = updated;
+        if given || updated > 0 {
+            line.body = target;
+            line.kept_old = line.replicas - updated;
+            if !given {
+                self.decide(place, Why::Given(target));
             }
+        } else {
+            // What is left of an older target and well is kept; the rest goes back (REV-10).
+            line.body = stable;
+            line.kept_old = leftovers.saturating_sub(broken).min(line.replicas);
+        }
+    }
+
+    fn keep_updated(&mut self) {
+        for line in &mut self.lines {
+            line.kept_old = line.replicas - line.updated.min(line.replicas);
         }
     }
 }

@@ -48,7 +48,7 @@ impl Draft<'_> {
                     row.acknowledged && report.pods == r && (there || r == 0)
                 })
         });
-        if finished && granted == u64::from(self.world.spec.replicas) {
+        if finished && granted + self.unplaced == self.population {
             self.ledger.stable = target;
             self.ledger.release = None;
             self.decide_for_all(Why::Released(target));
@@ -79,7 +79,8 @@ impl Draft<'_> {
         let done: Vec<bool> = views.iter().map(ClusterView::is_done).collect();
         let step = release::next(&release, &view);
         for (place, done) in live.iter().zip(done) {
-            if done {
+            // A pause is no delay of the cluster's: its deadline runs anew when the release goes on.
+            if done || release.paused.is_some() {
                 self.ledger.rows[*place].busy_for = 0;
             }
         }
@@ -106,7 +107,7 @@ impl Draft<'_> {
         let given = row.was_given(self.ledger.target);
         let report = row.report.filter(|it| it.body == self.ledger.target);
         ClusterView {
-            name: cluster.name.as_str(),
+            name: cluster.candidate.name.as_str(),
             wave: cluster.wave,
             order: cluster.order,
             admitted: row.admitted,

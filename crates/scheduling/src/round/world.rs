@@ -1,7 +1,9 @@
 use crate::{
     ledger::{Revision, Row},
-    names::ClusterName,
+    moves::{Rebalance, RebalanceState},
+    partition::Seeding,
     release::{PrePullView, Release, Wave},
+    split::{Candidate, Mode, Spread, State, WhenShort},
 };
 
 /// Everything one planning round looks at besides the ledger, taken at one moment.
@@ -11,6 +13,12 @@ pub struct World<'a> {
     pub spec: Spec,
     /// The policy's numbers.
     pub rules: Rules,
+    /// How replicas are divided.
+    pub mode: Mode,
+    /// What to do when they do not fit.
+    pub when_short: WhenShort,
+    /// Rules about groups of clusters.
+    pub spread: &'a [Spread],
     /// The waves of the policy; empty for order Proportional.
     pub waves: &'a [Wave],
     /// How far the images of the next wave are pulled.
@@ -24,10 +32,10 @@ pub struct World<'a> {
 /// The object's own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
-    /// N: replicas over the fleet.
+    /// N: replicas over the fleet, or of every cluster where they are duplicated.
     pub replicas: u32,
     /// P: pods to keep at the stable revision.
-    pub partition: u32,
+    pub partition: u64,
     /// U: pods that may be down on purpose.
     pub unavailable: u32,
     /// S: pods above N for an update.
@@ -67,8 +75,10 @@ pub struct Rules {
     pub max_lost: u32,
     /// Seconds after which growth or a share that brings nothing is given up.
     pub progress_deadline: u32,
-    /// Whether replicas are brought to the ideal split, rather than moved least.
-    pub rebalance: bool,
+    /// When replicas are brought to the ideal split, rather than moved least.
+    pub rebalance: Rebalance,
+    /// What happens to replacements when a lost cluster returns.
+    pub on_return: OnReturn,
     /// Whether raising the partition takes updated pods back.
     pub partition_rollback: bool,
 }
@@ -83,32 +93,28 @@ pub enum UnknownCountsAs {
     LastReported,
 }
 
+/// `failover.onReturn` of the policy (FO-6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnReturn {
+    /// Replacements stay where they are.
+    #[default]
+    Keep,
+    /// Replicas move back to the ideal split.
+    Failback,
+}
+
 /// One cluster as this round sees it.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    /// Its name; the row of the ledger at the same place bears the same.
-    pub name: ClusterName,
-    /// Settles ties.
-    pub rank: u64,
-    /// Its state.
-    pub state: ClusterState,
-    /// Its weight in the split.
-    pub weight: u32,
-    /// Replicas it should have at least.
-    pub min: u32,
-    /// Replicas it may have at most.
-    pub max: u32,
-    /// Pods that fit, own running ones included; `None` where it is not known.
-    pub fit: Option<u32>,
-    /// Its tier; later tiers receive only what earlier ones cannot take.
-    pub tier: u32,
+    /// The cluster as the split sees it; what is granted to it is taken from the ledger.
+    pub candidate: Candidate,
     /// The wave it belongs to.
     pub wave: usize,
     /// Its place inside the wave.
     pub order: i64,
-    /// Pods named by the user for deletion here.
-    pub named: u32,
-    /// Fingerprint of those names; 0 with none.
+    /// Whether its agent can store the stable revision before it writes the target.
+    pub seeding: Seeding,
+    /// Fingerprint of the names of its pods named for deletion; 0 with none.
     pub names: u64,
     /// The plan number of the Assignment that is stored for it; 0 with none.
     pub dispatched: u64,
@@ -116,27 +122,13 @@ pub struct Cluster {
     pub stopped: bool,
 }
 
-/// `MemberCluster` states of section 4, as far as a plan cares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClusterState {
-    /// Never heard of: given nothing.
-    Pending,
-    /// Heard, and free to grow.
-    Ready,
-    /// Heard; keeps what it has.
-    Cordoned,
-    /// Heard; being emptied.
-    Draining,
-    /// Not heard: frozen.
-    Offline,
-    /// Given up: replaced elsewhere until it returns.
-    Lost,
-}
-
-impl ClusterState {
+impl Cluster {
     /// Whether plans reach it.
-    pub fn is_heard(self) -> bool {
-        matches!(self, Self::Ready | Self::Cordoned | Self::Draining)
+    pub fn is_heard(&self) -> bool {
+        matches!(
+            self.candidate.state,
+            State::Ready | State::Cordoned | State::Draining | State::Excluded | State::Returning
+        )
     }
 }
 
@@ -150,11 +142,13 @@ pub struct Ledger {
     /// The last revision that was released fully.
     pub stable: Revision,
     /// N of the last round.
-    pub replicas: u32,
+    pub population: u64,
     /// Replicas the user took away that are still granted.
-    pub scale_down: u32,
+    pub scale_down: u64,
     /// h_B: the part of the hole made by shrink-first moves.
-    pub move_hole: u32,
+    pub move_hole: u64,
+    /// How far a rebalance has come.
+    pub rebalance: RebalanceState,
     /// The release with waves, while there is one.
     pub release: Option<Release>,
     /// The target that was given up for the stable revision, until the template is edited again.

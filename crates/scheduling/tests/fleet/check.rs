@@ -20,6 +20,8 @@ pub(crate) struct Check {
     deep: u64,
     /// Replicas that have been available at a time.
     settled: u64,
+    /// Replicas that have no place and do not run, by the last round.
+    pub(crate) homeless: u64,
     lost: Vec<bool>,
     refused: Option<String>,
 }
@@ -36,6 +38,7 @@ impl Check {
             down: u64::from(spec.unavailable),
             deep: u64::from(spec.unavailable.max(rules.move_unavailable)),
             settled: 0,
+            homeless: 0,
             lost: Vec::new(),
             refused: None,
         }
@@ -74,18 +77,18 @@ impl Check {
         }
     }
 
-    /// Updated pods, lost clusters included, never above G.
+    /// Updated pods, lost clusters included, never above G. A pod on its way out, whose successor is there already, is
+    /// not counted: one cluster makes that successor too.
     fn canary(&mut self, spec: &Spec, ledger: &Ledger, members: &[Member]) -> Result<(), Broken> {
         if self.target != ledger.target.0 {
             self.target = ledger.target.0;
             self.updated = NO_LIMIT;
         }
         let limited = ledger.target != ledger.stable && spec.partition > 0 && ledger.rolled_back.is_none();
-        let asked =
-            if limited { u64::from(spec.replicas - spec.partition.min(spec.replicas)) } else { NO_LIMIT };
+        let asked = if limited { u64::from(spec.replicas).saturating_sub(spec.partition) } else { NO_LIMIT };
         let exposed = ledger.rows.iter().map(|it| u64::from(it.updated.exposure)).sum();
         self.updated = asked.max(self.updated.min(exposed));
-        let updated: u64 = members.iter().map(|it| u64::from(it.of(ledger.target))).sum();
+        let updated: u64 = members.iter().map(|it| u64::from(it.staying(ledger.target))).sum();
         if limited && updated > self.updated {
             return Err(Broken(format!("updated {updated} > {} (G = {asked})", self.updated)));
         }
@@ -136,7 +139,7 @@ impl Check {
         let growing: u64 = live().map(|(_, it)| u64::from(it.growing())).sum();
         let spare: u64 = live().map(|(_, it)| u64::from(it.spare())).sum();
         let settled: u64 = live().map(|(row, _)| u64::from(row.settled())).sum();
-        let wanted = u64::from(spec.replicas);
+        let wanted = u64::from(spec.replicas).saturating_sub(self.homeless);
         self.settled = self.settled.max(settled).min(wanted);
         let asked = u64::from(spec.unavailable.max(rules.move_unavailable));
         let hole = self.settled.saturating_sub(settled);
@@ -159,14 +162,14 @@ fn exposures_cover_the_truth(ledger: &Ledger, members: &[Member]) -> Result<(), 
         }
         let share = &member.share;
         // A cluster that was given up holds no share of unavailability, and does not act on its plan once it knows.
-        let acts = !row.lost && share.epoch >= member.known_epoch;
+        let acts = share.epoch >= member.known_epoch;
         let releasing = ledger.target != ledger.stable;
         let checks = [
-            ("replicas", share.replicas, row.replicas.exposure),
-            ("surge", share.surge, row.surge.exposure),
+            ("replicas", if acts { share.replicas } else { 0 }, row.replicas.exposure),
+            ("surge", if acts { share.surge } else { 0 }, row.surge.exposure),
             ("pods", member.pods.len() as u32, row.replicas.exposure + row.surge.exposure),
-            ("unavailable", if acts { share.unavailable } else { 0 }, row.unavailable.exposure),
-            ("updated", if releasing { member.of(ledger.target) } else { 0 }, row.updated.exposure),
+            ("unavailable", if acts && !row.lost { share.unavailable } else { 0 }, row.unavailable.exposure),
+            ("updated", if releasing { member.staying(ledger.target) } else { 0 }, row.updated.exposure),
         ];
         for (column, truth, exposure) in checks {
             if truth > exposure {

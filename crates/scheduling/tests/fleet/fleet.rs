@@ -2,12 +2,20 @@
 
 use scheduling::{
     ledger::{Report, Revision, Row, Share, Taken},
+    moves::{Rebalance, Trigger},
     names::ClusterName,
-    release::{Approved, Wave},
-    round::{Cluster, ClusterState, Ledger, Population, Rules, Spec, UnknownCountsAs, Why, World, plan},
+    partition::Seeding,
+    release::{Approved, Paused, Wave},
+    round::{Cluster, Ledger, OnReturn, Population, Rules, Spec, UnknownCountsAs, Why, World, plan},
+    split::{Candidate, Mode, Spread, State, WhenShort},
 };
 
-use crate::{check::Check, dice::Dice, member::Member};
+use crate::{
+    check::Check,
+    dice::Dice,
+    member::{Member, Missing},
+    setting::{Setting, zone},
+};
 
 /// A rule put out of order on purpose, to see that the checks notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,17 +26,6 @@ pub(crate) enum Variant {
     FreedBeforeAcknowledged,
 }
 
-/// What is set before a run begins.
-#[derive(Debug, Clone)]
-pub(crate) struct Setting {
-    pub(crate) clusters: usize,
-    pub(crate) spec: Spec,
-    pub(crate) rules: Rules,
-    pub(crate) waves: Vec<Wave>,
-    pub(crate) in_place: bool,
-    pub(crate) variant: Variant,
-}
-
 pub(crate) struct Fleet {
     pub(crate) dice: Dice,
     pub(crate) spec: Spec,
@@ -36,8 +33,8 @@ pub(crate) struct Fleet {
     pub(crate) waves: Vec<Wave>,
     pub(crate) clusters: Vec<Cluster>,
     pub(crate) members: Vec<Member>,
-    /// Drained by the operator.
-    pub(crate) draining: Vec<bool>,
+    /// What the operator says of each cluster.
+    pub(crate) flags: Vec<State>,
     /// Judged lost by the operator.
     pub(crate) given_up: Vec<bool>,
     /// What the hub has in memory, and what it has saved.
@@ -50,6 +47,11 @@ pub(crate) struct Fleet {
     pub(crate) faults: bool,
     pub(crate) check: Check,
     pub(crate) writes: u64,
+    pub(crate) when_short: WhenShort,
+    pub(crate) spread: Vec<Spread>,
+    /// Replicas the last round found no room for.
+    pub(crate) unplaced: u64,
+    uneven: bool,
     in_place: bool,
     variant: Variant,
     /// Seconds not yet handed to a round.
@@ -71,7 +73,7 @@ impl Fleet {
             waves: setting.waves.clone(),
             clusters: Vec::new(),
             members: Vec::new(),
-            draining: Vec::new(),
+            flags: Vec::new(),
             given_up: Vec::new(),
             ledger: Ledger::new(setting.spec.target),
             saved: Ledger::new(setting.spec.target),
@@ -80,6 +82,10 @@ impl Fleet {
             faults: true,
             check: Check::new(&setting.spec, &setting.rules),
             writes: 0,
+            when_short: setting.when_short,
+            spread: setting.spread.clone(),
+            uneven: setting.uneven,
+            unplaced: 0,
             in_place: setting.in_place,
             variant: setting.variant,
             elapsed: 0,
@@ -96,28 +102,70 @@ impl Fleet {
         let index = self.clusters.len();
         let name = ClusterName::from(format!("c{index:02}"));
         let wave = self.dice.below(self.waves.len().max(1));
+        let mut candidate = Candidate::new(name.clone(), index as u64);
+        if !self.spread.is_empty() {
+            candidate.groups.push(zone(&mut self.dice));
+        }
         self.clusters.push(Cluster {
-            name: name.clone(),
-            rank: index as u64,
-            state: ClusterState::Ready,
-            weight: 1,
-            min: 0,
-            max: u32::MAX,
-            fit: None,
-            tier: 0,
+            candidate,
             wave,
             order: 0,
-            named: 0,
+            seeding: Seeding::Able,
             names: 0,
             dispatched: 0,
             stopped: false,
         });
         self.members.push(Member::new(self.in_place, self.rules.partition_rollback));
-        self.draining.push(false);
+        self.flags.push(State::Ready);
         self.given_up.push(false);
         self.written.push(Vec::new());
         self.ledger.rows.push(Row::new(name.clone()));
         self.saved.rows.push(Row::new(name));
+        if self.uneven {
+            self.shape(index);
+        }
+    }
+
+    /// Gives a cluster a weight, bounds, room and a tier of its own.
+    pub(crate) fn shape(&mut self, index: usize) {
+        let dice = &mut self.dice;
+        let candidate = &mut self.clusters[index].candidate;
+        candidate.weight = dice.pick(&[0, 1, 1, 2, 5]);
+        candidate.min = dice.pick(&[0, 0, 1, 2]);
+        candidate.max = dice.pick(&[None, None, Some(3), Some(6)]);
+        candidate.fit = dice.pick(&[None, None, None, Some(4), Some(8)]);
+        candidate.tier = dice.pick(&[0, 0, 0, 1]);
+    }
+
+    /// The operator vouches for it that nothing runs in a lost cluster.
+    pub(crate) fn declare_stopped(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        member.pods.clear();
+        member.missing = Missing::default();
+        member.known_epoch = self.ledger.rows[index].epoch;
+        self.clusters[index].stopped = true;
+    }
+
+    pub(crate) fn newest_revision(&self) -> u64 {
+        self.next_revision - 1
+    }
+
+    /// The operator leaves a cluster's broken pods out of account (REL-12).
+    pub(crate) fn ignore(&mut self, index: usize) {
+        let name = self.clusters[index].candidate.name.clone();
+        for ledger in [&mut self.ledger, &mut self.saved] {
+            if let Some(release) = &mut ledger.release {
+                release.ignored.push(name.clone());
+            }
+        }
+    }
+
+    pub(crate) fn pause_release(&mut self) {
+        for ledger in [&mut self.ledger, &mut self.saved] {
+            if let Some(release) = &mut ledger.release {
+                release.paused = Some(Paused::ByOperator);
+            }
+        }
     }
 
     /// A new template. It may be one that was released before.
@@ -210,13 +258,23 @@ impl Fleet {
     /// A planning round, which may die after any single write.
     pub(crate) fn round(&mut self) {
         for index in 0..self.clusters.len() {
-            self.clusters[index].state = self.state(index);
+            self.clusters[index].candidate.state = self.state(index);
             self.clusters[index].dispatched = self.written[index].last().map_or(0, |it| it.seq);
+            self.clusters[index].stopped &= self.is_lost(index);
+            let named = self.clusters[index].names;
+            let member = &self.members[index];
+            if named != 0 && member.online && !member.pods.iter().any(|it| it.id == named) {
+                self.clusters[index].names = 0;
+                self.clusters[index].candidate.named_for_deletion = 0;
+            }
         }
         self.elapsed += self.dice.below(8) as u32;
         let world = World {
             spec: self.spec,
             rules: self.rules,
+            mode: Mode::Divided,
+            when_short: self.when_short,
+            spread: &self.spread,
             waves: &self.waves,
             pre_pull: None,
             clusters: &self.clusters,
@@ -224,9 +282,11 @@ impl Fleet {
         };
         let plan = plan(&world, &self.ledger);
         self.elapsed = 0;
+        self.unplaced = plan.unplaced;
+        self.check.homeless = plan.homeless;
         for decision in &plan.decisions {
             let Some(cluster) = &decision.cluster else { continue };
-            let place = self.clusters.iter().position(|it| it.name == *cluster);
+            let place = self.clusters.iter().position(|it| it.candidate.name == *cluster);
             if let (Why::Returned { .. }, Some(place)) = (&decision.why, place) {
                 self.members[place].count_as_growing();
             }
@@ -287,12 +347,11 @@ impl Fleet {
         crashed
     }
 
-    fn state(&self, index: usize) -> ClusterState {
+    fn state(&self, index: usize) -> State {
         match () {
-            () if !self.members[index].online && self.given_up[index] => ClusterState::Lost,
-            () if !self.members[index].online => ClusterState::Offline,
-            () if self.draining[index] => ClusterState::Draining,
-            () => ClusterState::Ready,
+            () if !self.members[index].online && self.given_up[index] => State::Lost,
+            () if !self.members[index].online => State::Offline,
+            () => self.flags[index],
         }
     }
 
@@ -322,7 +381,14 @@ pub(crate) fn rules() -> Rules {
         max_overlap: 100,
         max_lost: 1,
         progress_deadline: 600,
-        rebalance: false,
+        rebalance: Rebalance {
+            trigger: Trigger::Never,
+            tolerance: 0,
+            max_moves: u32::MAX,
+            interval: 0,
+            policy: 1,
+        },
+        on_return: OnReturn::Keep,
         partition_rollback: false,
     }
 }

@@ -5,11 +5,15 @@
 
 mod check;
 mod dice;
+mod edit;
 mod fleet;
 mod member;
+mod rest;
 mod run;
+mod setting;
 
-use run::{run, setting};
+use run::run;
+use setting::{Theme, setting};
 
 /// How many cases a property runs: its own number, or what the environment says.
 fn cases(default: u64) -> u64 {
@@ -23,21 +27,44 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     }
 }
 
-#[test]
-fn budget_never_exceeded() {
-    let mut broken = Vec::new();
-    for seed in seeds(20_000) {
-        if let Err(why) = run(seed, &setting(seed)) {
-            broken.push((seed, why.0));
-        }
-    }
+/// Runs a theme through its seeds and tells every seed that broke a promise.
+fn run_all(theme: Theme, default: u64) {
+    let broken: Vec<(u64, String)> = seeds(default)
+        .filter_map(|seed| run(seed, &setting(seed, theme)).err().map(|why| (seed, why.0)))
+        .collect();
     for (seed, why) in broken.iter().take(5) {
         println!("FLEET_SEED={seed}: {why}");
     }
-    assert!(
-        broken.is_empty(),
-        "{} runs broke a promise: {:?}",
-        broken.len(),
-        broken.iter().map(|it| it.0).take(50).collect::<Vec<_>>()
-    );
+    let seeds: Vec<u64> = broken.iter().map(|it| it.0).take(50).collect();
+    assert!(broken.is_empty(), "{} runs broke a promise: {seeds:?}", broken.len());
+}
+
+#[test]
+fn budget_never_exceeded() {
+    run_all(Theme::Mixed, 20_000);
+}
+
+#[test]
+fn canary_never_overshoots() {
+    run_all(Theme::Canary, 10_000);
+}
+
+#[test]
+fn seed_new_cluster() {
+    run_all(Theme::Joining, 10_000);
+}
+
+#[test]
+fn return_no_dip() {
+    run_all(Theme::Failover, 10_000);
+}
+
+#[test]
+fn ack_required() {
+    run_all(Theme::Waves, 10_000);
+}
+
+#[test]
+fn budget_progress() {
+    run_all(Theme::Calm, 10_000);
 }

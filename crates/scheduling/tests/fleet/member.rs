@@ -108,6 +108,11 @@ impl Member {
         self.pods.iter().filter(|it| it.revision == revision).count() as u32
     }
 
+    /// Pods of a revision that are not to be deleted.
+    pub(crate) fn staying(&self, revision: Revision) -> u32 {
+        self.pods.iter().filter(|it| it.revision == revision && !it.marked).count() as u32
+    }
+
     /// Replicas down because we took them down.
     pub(crate) fn taken_down(&self) -> u32 {
         let down = self.pods.iter().filter(|it| !it.available && it.cause == Cause::Update).count() as u32;

@@ -1,0 +1,126 @@
+/// `rebalance` of the policy, resolved on N.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rebalance {
+    /// What starts it.
+    pub trigger: Trigger,
+    /// Clusters may be so many replicas off their ideal share before a continuous rebalance acts.
+    pub tolerance: u32,
+    /// Replicas moved at most in one interval.
+    pub max_moves: u32,
+    /// Seconds of an interval.
+    pub interval: u32,
+    /// The policy's generation; another one asks for a rebalance.
+    pub policy: u64,
+}
+
+/// `rebalance.trigger` of the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Trigger {
+    /// Only if asked.
+    Never,
+    /// When the policy changes.
+    #[default]
+    OnPolicyChange,
+    /// Whenever clusters are off their ideal share.
+    Continuous,
+}
+
+/// How far a rebalance has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RebalanceState {
+    /// Whether one was asked for and is not finished.
+    pub asked: bool,
+    /// The policy's generation that was seen last.
+    pub policy: u64,
+    /// Replicas moved in this interval.
+    pub moved: u64,
+    /// Seconds of this interval that have passed.
+    pub passed: u32,
+}
+
+/// Moves that did not become available within the deadline before a rebalance stops (MOVE-5).
+const FAILED_MOVES: u64 = 3;
+
+/// What a rebalance looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Imbalance {
+    /// The largest distance of a cluster from its ideal share.
+    pub largest: u32,
+    /// Replicas that were granted by growth longer ago than the deadline and are not available.
+    pub overdue: u64,
+    /// Whether a wave has an open gate (MOVE-4).
+    pub gate_is_open: bool,
+}
+
+impl RebalanceState {
+    /// Asks for a rebalance.
+    pub fn ask(&mut self) {
+        self.asked = true;
+    }
+
+    /// Notes that so many moves have begun.
+    pub fn count(&mut self, moves: u64) {
+        self.moved = self.moved.saturating_add(moves);
+    }
+
+    /// How many moves may begin now (MOVE-4, MOVE-5).
+    pub fn allowance(&mut self, rules: &Rebalance, seen: &Imbalance, elapsed: u32) -> u64 {
+        if self.policy != rules.policy {
+            self.asked |= rules.trigger != Trigger::Never && self.policy != 0;
+            self.policy = rules.policy;
+        }
+        if seen.largest == 0 {
+            self.asked = false;
+        }
+        if self.moved > 0 {
+            self.passed = self.passed.saturating_add(elapsed);
+            if self.passed >= rules.interval {
+                (self.passed, self.moved) = (0, 0);
+            }
+        }
+        let due = self.asked || (rules.trigger == Trigger::Continuous && seen.largest > rules.tolerance);
+        if !due || seen.gate_is_open || seen.overdue >= FAILED_MOVES {
+            return 0;
+        }
+        u64::from(rules.max_moves).saturating_sub(self.moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rebalance =
+        Rebalance { trigger: Trigger::Continuous, tolerance: 2, max_moves: 3, interval: 300, policy: 1 };
+    const OFF: Imbalance = Imbalance { largest: 5, overdue: 0, gate_is_open: false };
+
+    #[test]
+    fn a_continuous_rebalance_keeps_to_tolerance_and_moves_per_interval_as_move_5_says() {
+        let mut state = RebalanceState::default();
+        assert_eq!(state.allowance(&RULES, &Imbalance { largest: 2, ..OFF }, 0), 0);
+        assert_eq!(state.allowance(&RULES, &OFF, 0), 3);
+        state.count(3);
+        assert_eq!(state.allowance(&RULES, &OFF, 299), 0);
+        assert_eq!(state.allowance(&RULES, &OFF, 1), 3);
+        assert_eq!(state.allowance(&RULES, &Imbalance { overdue: 3, ..OFF }, 0), 0);
+    }
+
+    #[test]
+    fn no_move_starts_while_a_gate_is_open_as_move_4_says() {
+        let mut state = RebalanceState::default();
+        assert_eq!(state.allowance(&RULES, &Imbalance { gate_is_open: true, ..OFF }, 0), 0);
+    }
+
+    #[test]
+    fn a_policy_change_asks_once_and_is_done_at_the_ideal_split() {
+        let rules = Rebalance { trigger: Trigger::OnPolicyChange, ..RULES };
+        let mut state = RebalanceState::default();
+        assert_eq!(state.allowance(&rules, &OFF, 0), 0);
+        let changed = Rebalance { policy: 2, ..rules };
+        assert_eq!(state.allowance(&changed, &OFF, 0), 3);
+        assert_eq!(state.allowance(&changed, &Imbalance { largest: 1, ..OFF }, 0), 3);
+        assert_eq!(state.allowance(&changed, &Imbalance { largest: 0, ..OFF }, 0), 0);
+        assert_eq!(state.allowance(&changed, &OFF, 0), 0);
+        assert_eq!(state.allowance(&Rebalance { trigger: Trigger::Never, policy: 3, ..rules }, &OFF, 0), 0);
+    }
+}

@@ -1,0 +1,133 @@
+//! Faults stop: the fleet must come to what the user asked for, and then be quiet.
+
+use scheduling::{ledger::Revision, split::State};
+
+use crate::fleet::{Broken, Fleet};
+
+pub(crate) fn come_to_rest(fleet: &mut Fleet) -> Result<(), Broken> {
+    fleet.faults = false;
+    for member in &mut fleet.members {
+        member.online = true;
+    }
+    fleet.given_up.fill(false);
+    fleet.spec.paused = false;
+    if fleet.flags.iter().all(|it| *it != State::Ready) {
+        fleet.flags.fill(State::Ready);
+    }
+    let lenient = end_of_edits(fleet);
+    fleet.log(|| format!("faults end {:?} lenient {lenient}", fleet.spec));
+    let patience = 2500 * fleet.members.len() + 500 * fleet.waves.len();
+    for turn in 0..patience {
+        fleet.step()?;
+        if turn % 20 == 19 {
+            fleet.approve_all();
+            if is_at_rest(fleet, lenient) {
+                let writes = fleet.writes;
+                for _ in 0..30 * fleet.members.len() {
+                    fleet.step()?;
+                }
+                if fleet.writes == writes && is_at_rest(fleet, lenient) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Err(Broken(format!("no rest (lenient {lenient}): {}", describe(fleet))))
+}
+
+/// A last template that can work. True where a partition may keep pods of one that cannot.
+fn end_of_edits(fleet: &mut Fleet) -> bool {
+    let broken_pods = fleet.members.iter().flat_map(|it| &it.pods).any(|it| fleet.bad.contains(&it.revision));
+    let current = [fleet.spec.target, fleet.ledger.target, fleet.ledger.stable];
+    if fleet.bad.contains(&Revision(1)) {
+        // Broken pods in clusters of later waves hold earlier waves too: order Proportional is the way out (REL-12).
+        fleet.waves.clear();
+    }
+    if current.iter().any(|it| fleet.bad.contains(it)) {
+        fleet.edit_template();
+        fleet.spec.partition = 0;
+        return false;
+    }
+    if broken_pods && !(fleet.dice.permille(500) && fleet.waves.is_empty()) {
+        fleet.spec.partition = 0;
+    }
+    broken_pods
+}
+
+fn is_at_rest(fleet: &Fleet, lenient: bool) -> bool {
+    let (spec, ledger) = (&fleet.spec, &fleet.ledger);
+    if ledger.rows.iter().any(|it| it.lost) {
+        return false;
+    }
+    let granted: u32 = fleet.members.iter().map(|it| it.share.replicas).sum();
+    // Replicas that may stay nowhere, but run, are kept while there is no room elsewhere.
+    let replicas = spec.replicas - fleet.unplaced as u32;
+    let placed = (replicas..=spec.replicas).contains(&granted)
+        || (lenient && granted + fleet.rules.move_unavailable >= replicas);
+    let complete = fleet.members.iter().all(|it| {
+        let well = it.pods.iter().all(|pod| pod.available || (lenient && fleet.bad.contains(&pod.revision)));
+        it.pods.len() as u32 == it.share.replicas && well
+    });
+    let drained = lenient || (0..fleet.members.len()).all(|it| is_emptied(fleet, it));
+    let followed = ledger.target == spec.target || ledger.rolled_back == Some(spec.target);
+    followed && placed && complete && drained && is_exact(fleet)
+}
+
+fn is_emptied(fleet: &Fleet, index: usize) -> bool {
+    let leaves = matches!(fleet.flags[index], State::Draining | State::Excluded);
+    // With nowhere to go the pods stay.
+    !leaves || fleet.unplaced > 0 || fleet.members[index].share.replicas == 0
+}
+
+/// As many pods of the target as asked for; more only where the partition was raised.
+fn is_exact(fleet: &Fleet) -> bool {
+    let ledger = &fleet.ledger;
+    if ledger.target == ledger.stable {
+        return true;
+    }
+    let updated: u32 = fleet.members.iter().map(|it| it.of(ledger.target)).sum();
+    let due: u32 = ledger.rows.iter().filter_map(|it| it.due).sum();
+    let asked = (u64::from(fleet.spec.replicas) - fleet.spec.partition) as u32;
+    let all: u32 = fleet.members.iter().map(|it| it.pods.len() as u32).sum();
+    let asked = asked.min(all);
+    updated == asked || (updated > asked && due >= asked && !fleet.rules.partition_rollback)
+}
+
+fn describe(fleet: &Fleet) -> String {
+    let (spec, ledger) = (&fleet.spec, &fleet.ledger);
+    let mut text = format!(
+        "N {} P {} U {} S {} K {:?} M {} B {} unplaced {} target {} stable {} flags {:?} bad {:?}\n  {:?}",
+        spec.replicas,
+        spec.partition,
+        spec.unavailable,
+        spec.surge,
+        spec.scale_unavailable,
+        fleet.rules.move_surge,
+        fleet.rules.move_unavailable,
+        fleet.unplaced,
+        ledger.target.0,
+        ledger.stable.0,
+        fleet.flags,
+        fleet.bad,
+        ledger.release.as_ref().map(|it| (it.wave, it.stage, it.paused)),
+    );
+    for (index, (row, member)) in ledger.rows.iter().zip(&fleet.members).enumerate() {
+        let columns =
+            [row.replicas, row.updated, row.unavailable, row.surge].map(|it| (it.grant, it.exposure));
+        text += &format!(
+            "\n  {} wave {} {columns:?} moving {} due {:?} acknowledged {} lost {} body {} pods",
+            row.cluster,
+            fleet.clusters[index].wave,
+            row.moving,
+            row.due,
+            row.acknowledged,
+            row.lost,
+            row.share.body.0
+        );
+        for pod in &member.pods {
+            let marks = (if pod.available { "+" } else { "-" }, if pod.marked { "x" } else { "" });
+            text += &format!(" {}{}{}", pod.revision.0, marks.0, marks.1);
+        }
+    }
+    text
+}
