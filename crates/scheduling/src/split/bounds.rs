@@ -4,8 +4,8 @@ use super::{Candidate, Error, Request, State, WhenShort, slot::Slot};
 use crate::reason::Limit;
 
 /// The clusters as slots, tier by tier, each tier by rank. The name settles equal ranks, so that the order of the
-/// request never matters.
-pub(super) fn slots(request: &Request) -> Result<Vec<Slot>, Error> {
+/// request never matters. `current` says what each cluster of the request has.
+pub(super) fn slots(request: &Request, current: impl Fn(usize) -> u32) -> Result<Vec<Slot>, Error> {
     let clusters = &request.clusters;
     let mut order: Vec<(u32, u64, u32)> =
         clusters.iter().enumerate().map(|(place, it)| (it.tier, it.rank, place as u32)).collect();
@@ -20,12 +20,15 @@ pub(super) fn slots(request: &Request) -> Result<Vec<Slot>, Error> {
     if let Some(pair) = twice {
         return Err(Error::DuplicateCluster(clusters[pair[0].2 as usize].name.clone()));
     }
-    Ok(order.iter().map(|it| slot(&clusters[it.2 as usize], it.2, request.when_short)).collect())
+    let slot = |it: &(u32, u64, u32)| {
+        let place = it.2 as usize;
+        slot(&clusters[place], it.2, current(place), request.when_short)
+    };
+    Ok(order.iter().map(slot).collect())
 }
 
-fn slot(cluster: &Candidate, place: u32, when_short: WhenShort) -> Slot {
-    let current = cluster.current;
-    let (low, high, limit) = bounds(cluster);
+fn slot(cluster: &Candidate, place: u32, current: u32, when_short: WhenShort) -> Slot {
+    let (low, high, limit) = bounds(cluster, current);
     let may_overcommit = cluster.state == State::Ready && when_short == WhenShort::Overcommit;
     Slot {
         place,
@@ -44,8 +47,7 @@ fn slot(cluster: &Candidate, place: u32, when_short: WhenShort) -> Slot {
 }
 
 /// The least and the most a cluster may have, and what makes the most no larger.
-fn bounds(cluster: &Candidate) -> (u32, u32, Limit) {
-    let current = cluster.current;
+fn bounds(cluster: &Candidate, current: u32) -> (u32, u32, Limit) {
     let max = cluster.max.unwrap_or(u32::MAX);
     let fit = cluster.fit.unwrap_or(u32::MAX);
     let high = max.min(fit);

@@ -217,21 +217,44 @@ pub struct Row {
 /// Divides the replicas of one object.
 pub fn plan(request: &Request) -> Result<Answer, Error> {
     check::check(request)?;
-    let mut slots = bounds::slots(request)?;
+    let mut plan = once(request, |it| request.clusters[it].current)?;
+    if request.spread.is_empty() && request.mode != Mode::Aggregated {
+        return Ok(plan.answer(request));
+    }
+
+    // Which groups and clusters are used depends on which are in use, so an answer may let the next round choose
+    // differently. What the rounds come to is what is answered: planning twice must not move anything twice.
+    for _ in 0..ROUNDS {
+        let results = plan.results();
+        let next = once(request, |it| results[it])?;
+        if next.results() == results {
+            break;
+        }
+        plan = next.after(&plan);
+    }
+    Ok(plan.answer(request))
+}
+
+/// Rounds in which the choice of groups and clusters must come to rest. Two or three are usual.
+const ROUNDS: usize = 8;
+
+/// Goes through the rules once, with `current` as what each cluster of the request has.
+fn once(request: &Request, current: impl Fn(usize) -> u32) -> Result<slot::Plan, Error> {
+    let mut slots = bounds::slots(request, current)?;
     if request.clusters.iter().all(|it| it.state == State::Excluded) {
-        return Ok(slot::kept(request, &mut slots, Condition::NoCluster));
+        return Ok(slot::kept(slots, request.replicas));
     }
     let mut groups = spread::Groups::of(request, &slots);
     let mut conditions = groups.choose(request, &mut slots);
     if request.mode == Mode::Duplicated {
-        return Ok(slot::duplicated(request, &mut slots, conditions));
+        return Ok(slot::duplicated(slots, request.replicas, conditions));
     }
     if request.mode == Mode::Aggregated {
-        aggregate::choose(&mut slots, request.replicas);
+        aggregate::choose(&mut slots, &groups, request.replicas);
     }
 
     conditions.extend(mins::cut(&mut slots, &groups, request.replicas));
     let unplaced = ideal::solve(&mut slots, &mut groups, request, &mut conditions);
     settle::settle(&mut slots, &groups, request.goal);
-    Ok(slot::answer(request, &slots, u64::from(request.replicas), unplaced, conditions))
+    Ok(slot::Plan { slots, population: u64::from(request.replicas), unplaced, conditions })
 }

@@ -34,10 +34,15 @@ pub(super) struct Slot {
 impl Slot {
     /// Takes the slot out of play, unless it is frozen.
     pub(super) fn close(&mut self, limit: Limit) {
-        if !self.is_frozen && self.high > 0 {
+        if !self.is_frozen && self.most() > 0 {
             (self.low, self.high, self.reach) = (0, 0, 0);
             self.limit = limit;
         }
+    }
+
+    /// The most it may have in any case.
+    pub(super) fn most(&self) -> u32 {
+        self.high.max(self.reach)
     }
 
     /// Replicas that run today and may stay.
@@ -45,12 +50,10 @@ impl Slot {
         self.current.min(self.high)
     }
 
-    fn why(&self) -> Why {
-        let change = match self.result.cmp(&self.current) {
-            Ordering::Greater => Change::Grown(self.result - self.current),
-            Ordering::Less => {
-                Change::Shrunk(self.current - self.result, self.shrink.unwrap_or(Shrink::OverLimit))
-            }
+    fn why(&self, before: u32) -> Why {
+        let change = match self.result.cmp(&before) {
+            Ordering::Greater => Change::Grown(self.result - before),
+            Ordering::Less => Change::Shrunk(before - self.result, self.shrink.unwrap_or(Shrink::OverLimit)),
             Ordering::Equal if self.is_frozen => Change::Frozen,
             Ordering::Equal => Change::Kept,
         };
@@ -58,29 +61,83 @@ impl Slot {
     }
 }
 
-/// The answer where nothing may be changed.
-pub(super) fn kept(request: &Request, slots: &mut [Slot], condition: Condition) -> Answer {
-    for slot in slots.iter_mut() {
+/// All slots decided.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) slots: Vec<Slot>,
+    pub(super) population: u64,
+    pub(super) unplaced: u64,
+    pub(super) conditions: Vec<Condition>,
+}
+
+impl Plan {
+    /// The result of each cluster, in the order of the request.
+    pub(super) fn results(&self) -> Vec<u32> {
+        let mut results = vec![0; self.slots.len()];
+        for slot in &self.slots {
+            results[slot.place as usize] = slot.result;
+        }
+        results
+    }
+
+    /// This plan as the outcome of an `earlier` one, whose reasons to shrink came first.
+    pub(super) fn after(mut self, earlier: &Self) -> Self {
+        for (slot, earlier) in self.slots.iter_mut().zip(&earlier.slots) {
+            slot.shrink = earlier.shrink.or(slot.shrink);
+        }
+        self
+    }
+
+    /// The answer, in the order of the request.
+    pub(super) fn answer(self, request: &Request) -> Answer {
+        let Self { slots, population, unplaced, mut conditions } = self;
+        if unplaced > 0 {
+            conditions.push(Condition::Unplaced(unplaced));
+        }
+        let mut slot_of = vec![0; slots.len()];
+        for (index, slot) in slots.iter().enumerate() {
+            slot_of[slot.place as usize] = index;
+        }
+        let row = |(cluster, index): (&Candidate, usize)| {
+            let slot = &slots[index];
+            Row {
+                name: cluster.name.clone(),
+                replicas: slot.result,
+                ideal: slot.ideal,
+                floor: slot.low,
+                ceiling: slot.high,
+                why: slot.why(cluster.current),
+            }
+        };
+        let rows = request.clusters.iter().zip(slot_of).map(row).collect();
+        Answer { rows, population, unplaced, conditions }
+    }
+}
+
+/// The plan where nothing may be changed.
+pub(super) fn kept(mut slots: Vec<Slot>, replicas: u32) -> Plan {
+    for slot in &mut slots {
         (slot.low, slot.high) = (slot.current, slot.current);
         (slot.ideal, slot.result) = (slot.current, slot.current);
         slot.is_frozen = true;
     }
     let placed: u64 = slots.iter().map(|it| u64::from(it.result)).sum();
-    let unplaced = u64::from(request.replicas).saturating_sub(placed);
-    answer(request, slots, u64::from(request.replicas), unplaced, vec![condition])
+    let population = u64::from(replicas);
+    let unplaced = population.saturating_sub(placed);
+    Plan { slots, population, unplaced, conditions: vec![Condition::NoCluster] }
 }
 
 /// Every cluster gets N, within its own bounds (SPLIT-6).
-pub(super) fn duplicated(request: &Request, slots: &mut [Slot], conditions: Vec<Condition>) -> Answer {
+pub(super) fn duplicated(mut slots: Vec<Slot>, replicas: u32, conditions: Vec<Condition>) -> Plan {
     let (mut population, mut unplaced) = (0, 0);
-    for slot in slots.iter_mut() {
+    for slot in &mut slots {
         // A cluster that may not grow is not short of what it was never meant to get.
         let wanted = match slot.limit {
-            Limit::None | Limit::Fit(_) | Limit::Max(_) => request.replicas,
+            Limit::None | Limit::Fit(_) | Limit::Max(_) => replicas,
             _ if slot.is_frozen => slot.current,
-            _ => request.replicas.min(slot.high),
+            _ => replicas.min(slot.high),
         };
-        slot.high = slot.high.max(slot.reach);
+        slot.high = slot.most();
         slot.result = if slot.is_frozen { slot.current } else { wanted.min(slot.high) };
         slot.low = slot.low.min(slot.result);
         slot.ideal = slot.result;
@@ -88,35 +145,5 @@ pub(super) fn duplicated(request: &Request, slots: &mut [Slot], conditions: Vec<
         population += u64::from(wanted);
         unplaced += u64::from(wanted - slot.result.min(wanted));
     }
-    answer(request, slots, population, unplaced, conditions)
-}
-
-/// Puts the slots back into the order of the request.
-pub(super) fn answer(
-    request: &Request,
-    slots: &[Slot],
-    population: u64,
-    unplaced: u64,
-    mut conditions: Vec<Condition>,
-) -> Answer {
-    if unplaced > 0 {
-        conditions.push(Condition::Unplaced(unplaced));
-    }
-    let mut slot_of = vec![0; slots.len()];
-    for (index, slot) in slots.iter().enumerate() {
-        slot_of[slot.place as usize] = index;
-    }
-    let row = |(cluster, index): (&Candidate, usize)| {
-        let slot = &slots[index];
-        Row {
-            name: cluster.name.clone(),
-            replicas: slot.result,
-            ideal: slot.ideal,
-            floor: slot.low,
-            ceiling: slot.high,
-            why: slot.why(),
-        }
-    };
-    let rows = request.clusters.iter().zip(slot_of).map(row).collect();
-    Answer { rows, population, unplaced, conditions }
+    Plan { slots, population, unplaced, conditions }
 }

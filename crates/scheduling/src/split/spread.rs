@@ -138,9 +138,10 @@ impl Groups {
         let frozen = self.sums(slots, |it| if it.is_frozen { it.current } else { 0 });
         let stays = self.sums(slots, Slot::stays);
         let high = self.sums(slots, |it| it.high);
+        let most = self.sums(slots, Slot::most);
         // The map is in order of names, and the sort keeps that order among equals.
-        let mut order: Vec<u32> =
-            self.names[rule].values().copied().filter(|it| high[*it as usize] > 0).collect();
+        let usable = |it: &u32| most[*it as usize] > 0;
+        let mut order: Vec<u32> = self.names[rule].values().copied().filter(usable).collect();
         order.sort_by_key(|it| {
             let it = *it as usize;
             (frozen[it] == 0, stays[it] == 0, Reverse(high[it]))

@@ -1,0 +1,18 @@
+//! What must hold for every input: the properties of the federation specification, under its names.
+//!
+//! `FLEET_CASES` sets how many random cases each property gets; the default is 10,000.
+
+mod fleets;
+mod naive;
+mod partition;
+mod shares;
+mod split;
+mod webster;
+
+use proptest::test_runner::Config;
+
+/// The number of cases of every property here.
+fn cases() -> Config {
+    let asked = std::env::var("FLEET_CASES").ok().and_then(|it| it.parse().ok());
+    Config { cases: asked.unwrap_or(10_000), ..Config::default() }
+}
