@@ -1,0 +1,17 @@
+//! What the controller manager does for every cluster: garbage collection and the end of namespaces.
+
+mod namespaces;
+mod owners;
+
+use std::sync::Arc;
+
+use crate::{
+    server::store::Change,
+    world::{Member, Shared},
+};
+
+/// Looks at one write and plans what follows from it.
+pub(crate) fn react(world: &Arc<Shared>, member: &Arc<Member>, change: &Change) {
+    owners::react(world, member, change);
+    namespaces::react(world, member, change);
+}

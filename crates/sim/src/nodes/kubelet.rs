@@ -1,0 +1,270 @@
+//! The kubelet: brings a pod's containers to what its spec says, and says in its status how far that is.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    Behaviour, Due, Nodes,
+    containers::{ContainerRun, Restart, State, Surroundings},
+    scheduler::Request,
+    sooner, status,
+};
+use crate::{
+    seed::Seed,
+    server::object::Stored,
+    world::{Member, Shared, lock},
+};
+
+/// A pod as its node runs it.
+#[derive(Debug)]
+pub(super) struct PodRun {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) node: String,
+    pub(super) address: String,
+    pub(super) request: Request,
+    pub(super) started: Option<String>,
+    pub(super) init: Vec<ContainerRun>,
+    pub(super) containers: Vec<ContainerRun>,
+    /// When its containers are gone, once it is being deleted.
+    ends: Due,
+    /// The moment of the wake-up that counts; earlier ones were overtaken.
+    wake: Due,
+}
+
+impl PodRun {
+    pub(super) fn new(pod: &Stored, node: &str, address: String, request: Request) -> Self {
+        Self {
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            node: node.to_owned(),
+            address,
+            request,
+            started: None,
+            init: Vec::new(),
+            containers: Vec::new(),
+            ends: None,
+            wake: None,
+        }
+    }
+
+    pub(super) fn all_started(&self) -> bool {
+        self.containers.iter().all(|it| !matches!(it.state, State::New | State::Creating { .. } | State::NoImage { .. }) || it.restarts > 0)
+    }
+}
+
+/// Has a pod looked at after a while, unless that happens sooner anyway.
+pub(super) fn wake(world: &Arc<Shared>, member: &Arc<Member>, uid: &str, delay: Duration) {
+    let due = world.clock.elapsed() + delay;
+    let mut nodes = lock(&member.nodes);
+    let Some(run) = nodes.runs.get_mut(uid) else { return };
+    if run.wake.is_some_and(|it| it <= due) {
+        return;
+    }
+    run.wake = Some(due);
+    drop(nodes);
+    let uid: Box<str> = uid.into();
+    world.later(member, delay, move |world, member| {
+        let mut nodes = lock(&member.nodes);
+        let Some(run) = nodes.runs.get_mut(&uid) else { return };
+        if run.wake != Some(due) {
+            return;
+        }
+        run.wake = None;
+        drop(nodes);
+        sync(world, member, &uid);
+    });
+}
+
+/// Makes a container exit.
+pub(super) fn exit(world: &Arc<Shared>, member: &Arc<Member>, pod: &str, container: &str, code: i32) {
+    let now = world.clock.elapsed();
+    change(world, member, pod, container, |it| it.make_exit(now, code));
+}
+
+/// Sets a container's readiness.
+pub(super) fn set_ready(world: &Arc<Shared>, member: &Arc<Member>, pod: &str, container: &str, ready: bool) {
+    change(world, member, pod, container, |it| it.forced_ready = Some(ready));
+}
+
+fn change(
+    world: &Arc<Shared>,
+    member: &Arc<Member>,
+    pod: &str,
+    container: &str,
+    change: impl FnOnce(&mut ContainerRun),
+) {
+    let mut nodes = lock(&member.nodes);
+    let Some((uid, run)) = nodes.runs.iter_mut().find(|(_, it)| it.name == pod) else { return };
+    let uid = uid.clone();
+    if let Some(container) = run.containers.iter_mut().find(|it| it.name == container) {
+        change(container);
+    }
+    drop(nodes);
+    wake(world, member, &uid, Duration::from_millis(1));
+}
+
+/// What has to be written after a look at a pod.
+struct Outcome {
+    status: Value,
+    finished: bool,
+    next: Due,
+}
+
+/// One look at a pod.
+fn sync(world: &Arc<Shared>, member: &Arc<Member>, uid: &str) {
+    let server = member.server();
+    let now = world.clock.elapsed();
+    let wall = crate::time::seconds(server.clock().now());
+    let (path, pod, outcome) = {
+        let mut nodes = lock(&member.nodes);
+        let Some(run) = nodes.runs.get(uid) else { return };
+        if nodes.entries.get(&run.node).is_none_or(|it| it.lost) {
+            return;
+        }
+        let stored = server.get("pods", &run.namespace, &run.name).filter(|it| *it.uid == *uid);
+        let Some(stored) = stored else {
+            nodes.forget(uid);
+            return;
+        };
+        let pod = stored.value();
+        let path = format!("/api/v1/namespaces/{}/pods/{}", run.namespace, run.name);
+        let outcome = nodes.look(uid, &pod, now, &wall);
+        (path, pod, outcome)
+    };
+    let Some(Outcome { status, finished, next }) = outcome else { return };
+    if status != pod["status"] {
+        let phase = status["phase"].as_str().unwrap_or_default();
+        world.write_log(format_args!("{} kubelet {} {phase}", server.name(), &path[19..]));
+        let mut object = pod.clone();
+        object["status"] = status;
+        let _ = server.write(Method::PUT, &format!("{path}/status"), &object);
+    }
+    if finished {
+        let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
+        let _ = server.write(Method::DELETE, &path, &options);
+        return;
+    }
+    if let Some(next) = next {
+        wake(world, member, uid, next.saturating_sub(now).max(Duration::from_millis(1)));
+    }
+}
+
+impl Nodes {
+    fn look(&mut self, uid: &str, pod: &Value, now: Duration, wall: &str) -> Option<Outcome> {
+        let seed = self.seed.of("pod").of(uid);
+        let run = self.runs.get_mut(uid)?;
+        // A pod that was marked with no time left and still has a finalizer has nothing left to run.
+        let images: BTreeSet<String> = self.entries.get(&run.node)?.images.clone();
+        run.started.get_or_insert_with(|| wall.to_owned());
+        let around = |container: &Value, has: bool| surroundings(&self.behaviour, seed, now, wall, pod, container, has);
+
+        let deleting = !pod["metadata"]["deletionTimestamp"].is_null();
+        if deleting {
+            let ends = *run.ends.get_or_insert_with(|| {
+                let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+                let around = around(&Value::Null, true);
+                let slowest = run.containers.iter().map(|it| it.stop_time(&around) + pre_stop(pod, &it.name)).max();
+                now + slowest.unwrap_or_default().min(Duration::from_secs(grace))
+            });
+            // A second delete may have shortened the grace period.
+            let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+            let ends = ends.min(now + Duration::from_secs(grace));
+            if now < ends {
+                let status = status::of(pod, run, now, wall, &self.behaviour);
+                return Some(Outcome { status, finished: false, next: Some(ends) });
+            }
+            for container in run.containers.iter_mut().chain(&mut run.init) {
+                container.stop(0, &around(&Value::Null, true));
+            }
+            let status = status::of(pod, run, now, wall, &self.behaviour);
+            return Some(Outcome { status, finished: true, next: None });
+        }
+
+        let mut next = None;
+        let mut running = true;
+        for container in pod["spec"]["initContainers"].as_array().into_iter().flatten() {
+            let (name, image) = (text(&container["name"]), text(&container["image"]));
+            let index = run.init.iter().position(|it| it.name == name);
+            let index = index.unwrap_or_else(|| {
+                run.init.push(ContainerRun::new(&name, &image));
+                run.init.len() - 1
+            });
+            let mut around = around(container, images.contains(&image));
+            around.restart = Restart::OnFailure;
+            let it = &mut run.init[index];
+            it.advance(&image, &around);
+            // An init container has done its work as soon as it runs, unless its image says how it ends.
+            if matches!(&it.state, State::Running { exit: None, .. }) {
+                it.make_exit(now, 0);
+                it.advance(&image, &around);
+            }
+            next = sooner(next, it.due(now));
+            if !matches!(&it.state, State::Done(ended) if ended.code == 0) {
+                running = false;
+                break;
+            }
+        }
+        if running {
+            for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+                let (name, image) = (text(&container["name"]), text(&container["image"]));
+                let index = run.containers.iter().position(|it| it.name == name);
+                let index = index.unwrap_or_else(|| {
+                    run.containers.push(ContainerRun::new(&name, &image));
+                    run.containers.len() - 1
+                });
+                let it = &mut run.containers[index];
+                it.advance(&image, &around(container, images.contains(&image)));
+                next = sooner(next, it.due(now));
+            }
+        }
+        let pulled = run.containers.iter().chain(&run.init).filter(|it| it.id.is_some());
+        let pulled: Vec<String> = pulled.map(|it| it.image.clone()).collect();
+        let status = status::of(pod, run, now, wall, &self.behaviour);
+        if let Some(entry) = self.entries.get_mut(&run.node) {
+            entry.images.extend(pulled);
+        }
+        Some(Outcome { status, finished: false, next })
+    }
+}
+
+fn surroundings<'a>(
+    behaviour: &'a Behaviour,
+    seed: Seed,
+    now: Duration,
+    wall: &'a str,
+    pod: &Value,
+    container: &Value,
+    has_image: bool,
+) -> Surroundings<'a> {
+    let seconds = |probe: &str| container[probe]["initialDelaySeconds"].as_u64().unwrap_or(0);
+    let probed = container["readinessProbe"].is_object() || container["startupProbe"].is_object();
+    let probe_delay = probed.then(|| Duration::from_secs(seconds("readinessProbe").max(seconds("startupProbe"))));
+    let restart = match pod["spec"]["restartPolicy"].as_str() {
+        Some("Never") => Restart::Never,
+        Some("OnFailure") => Restart::OnFailure,
+        _ => Restart::Always,
+    };
+    Surroundings { behaviour, seed, now, wall, has_image, probe_delay, restart }
+}
+
+/// How long a container's preStop hook takes: a `sleep` says so, and any other hook counts as quick.
+fn pre_stop(pod: &Value, name: &str) -> Duration {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let hook = containers.into_iter().find(|it| it["name"] == name).map(|it| &it["lifecycle"]["preStop"]);
+    let Some(hook) = hook else { return Duration::ZERO };
+    if let Some(seconds) = hook["sleep"]["seconds"].as_u64() {
+        return Duration::from_secs(seconds);
+    }
+    let words: Vec<&str> =
+        hook["exec"]["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let line = words.join(" ");
+    let sleep = line.split_whitespace().skip_while(|it| *it != "sleep").nth(1);
+    Duration::from_secs(sleep.and_then(|it| it.parse().ok()).unwrap_or(0))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,191 @@
+//! The entries of `metadata.managedFields`.
+
+use serde_json::{Value, json};
+
+use super::set::{Depth, FieldSet};
+
+/// How a manager wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Server-side apply.
+    Apply,
+    /// Anything else.
+    Update,
+}
+
+/// Who writes now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writer {
+    /// The field manager's name.
+    pub name: String,
+    /// How it writes.
+    pub operation: Operation,
+    /// In which version of the kind.
+    pub api_version: String,
+    /// Through which subresource, or empty.
+    pub subresource: String,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manager {
+    /// Who.
+    pub writer: Writer,
+    /// When it last changed its set.
+    pub time: Value,
+    /// Its fields.
+    pub set: FieldSet,
+}
+
+/// All entries of an object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Managers {
+    entries: Vec<Manager>,
+}
+
+const STRIPPED: &[&[&str]] = &[
+    &["apiVersion"],
+    &["kind"],
+    &["metadata"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "uid"],
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "resourceVersion"],
+];
+
+impl Manager {
+    /// As conflict messages name it.
+    pub fn shown(&self) -> String {
+        let Writer { name, api_version, subresource, operation: _ } = &self.writer;
+        let through = if subresource.is_empty() { String::new() } else { format!(" with subresource {subresource:?}") };
+        format!("{name:?}{through} using {api_version}")
+    }
+
+    fn is(&self, writer: &Writer) -> bool {
+        let Writer { name, operation, api_version, subresource } = &self.writer;
+        *name == writer.name
+            && *operation == writer.operation
+            && *subresource == writer.subresource
+            // An applier is one manager in all versions.
+            && (*operation == Operation::Apply || *api_version == writer.api_version)
+    }
+}
+
+impl Managers {
+    /// Reads `metadata.managedFields`.
+    pub fn read(object: &Value) -> Self {
+        let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let read = |entry: &Value| {
+            let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+            let operation = if entry["operation"] == "Apply" { Operation::Apply } else { Operation::Update };
+            let writer = Writer {
+                name: text("manager"),
+                operation,
+                api_version: text("apiVersion"),
+                subresource: text("subresource"),
+            };
+            Manager { writer, time: entry["time"].clone(), set: FieldSet::read(&entry["fieldsV1"]) }
+        };
+        Self { entries: entries.map(read).collect() }
+    }
+
+    /// Writes `metadata.managedFields`. Entries whose set is not as in `before` get `now`.
+    pub fn write(&self, before: &Self, now: &str) -> Value {
+        let mut rows: Vec<&Manager> = self.entries.iter().filter(|it| !it.set.is_empty()).collect();
+        let time = |entry: &Manager| -> Value {
+            let old = before.entries.iter().find(|it| it.is(&entry.writer));
+            let same = old.filter(|it| it.set == entry.set && it.writer == entry.writer);
+            same.map_or_else(|| json!(now), |it| it.time.clone())
+        };
+        // Appliers first, then by time, then by name: the order kube-apiserver writes.
+        let order = |entry: &Manager| {
+            let time = time(entry).as_str().unwrap_or_default().to_owned();
+            (entry.writer.operation == Operation::Update, time, entry.writer.name.clone())
+        };
+        rows.sort_by_key(|it| order(it));
+        let row = |entry: &Manager| {
+            let mut row = json!({
+                "manager": entry.writer.name,
+                "operation": if entry.writer.operation == Operation::Apply { "Apply" } else { "Update" },
+                "apiVersion": entry.writer.api_version,
+                "time": time(entry),
+                "fieldsType": "FieldsV1",
+                "fieldsV1": entry.set.write(),
+            });
+            if !entry.writer.subresource.is_empty() {
+                row["subresource"] = json!(entry.writer.subresource);
+            }
+            row
+        };
+        rows.into_iter().map(row).collect()
+    }
+
+    /// Whether nobody is recorded.
+    pub fn is_empty(&self) -> bool {
+        self.entries.iter().all(|it| it.set.is_empty())
+    }
+
+    /// Whether any applier is recorded.
+    pub fn has_appliers(&self) -> bool {
+        self.entries.iter().any(|it| it.writer.operation == Operation::Apply)
+    }
+
+    pub(super) fn set_of(&self, writer: &Writer) -> Option<FieldSet> {
+        self.entries.iter().find(|it| it.is(writer)).map(|it| it.set.clone())
+    }
+
+    pub(super) fn replace(&mut self, writer: &Writer, set: FieldSet) {
+        let entry = Manager { writer: writer.clone(), time: Value::Null, set };
+        match self.entries.iter_mut().find(|it| it.is(writer)) {
+            Some(old) => *old = Manager { time: old.time.clone(), ..entry },
+            None => self.entries.push(entry),
+        }
+    }
+
+    pub(super) fn union(&self) -> FieldSet {
+        self.entries.iter().fold(FieldSet::default(), |set, it| set.union(&it.set))
+    }
+
+    pub(super) fn conflicts(&self, writer: &Writer, written: &FieldSet) -> Vec<(Manager, FieldSet)> {
+        let others = self.entries.iter().filter(|it| !it.is(writer));
+        others
+            .map(|it| (it.clone(), it.set.intersection(written)))
+            .filter(|(_, set)| !set.is_empty())
+            .collect()
+    }
+
+    /// Takes fields away from everyone but the writer.
+    pub(super) fn take_away(&mut self, writer: &Writer, fields: &FieldSet) {
+        for entry in self.entries.iter_mut().filter(|it| !it.is(writer)) {
+            entry.set = entry.set.difference(fields);
+        }
+        self.entries.retain(|it| it.is(writer) || !it.set.is_empty());
+    }
+
+    /// Takes out of the writer's set what is never tracked.
+    pub(super) fn strip(&mut self, writer: &Writer) {
+        for entry in self.entries.iter_mut().filter(|it| it.is(writer)) {
+            for path in STRIPPED {
+                entry.set.strip(path, Depth::Self_);
+            }
+            // The main resource does not own status, nor the status subresource anything else.
+            match writer.subresource.as_str() {
+                "status" => entry.set.below.retain(|name, _| name == "f:status" || name == "f:metadata"),
+                "" => {}
+                _ => {}
+            }
+        }
+        self.entries.retain(|it| !it.set.is_empty());
+    }
+
+    /// Takes out paths a write through this endpoint cannot have changed.
+    pub fn forget(&mut self, writer: &Writer, path: &[&str]) {
+        for entry in self.entries.iter_mut().filter(|it| it.is(writer)) {
+            entry.set.strip(path, Depth::All);
+        }
+        self.entries.retain(|it| !it.set.is_empty());
+    }
+}

@@ -1,0 +1,102 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn applier(name: &str) -> Writer {
+    let (name, api_version) = (name.to_owned(), "v1".to_owned());
+    Writer { name, operation: Operation::Apply, api_version, subresource: String::new() }
+}
+
+fn updater(name: &str) -> Writer {
+    Writer { operation: Operation::Update, ..applier(name) }
+}
+
+fn apply_as(
+    name: &str,
+    live: &Value,
+    managers: &Managers,
+    object: Value,
+) -> Result<(Value, Managers), Failure> {
+    apply(Shape::root(None), live, &object, managers, &applier(name), false)
+}
+
+#[test]
+fn what_an_applier_no_longer_names_goes_away() {
+    let none = Managers::default();
+    let (live, managers) = apply_as("a", &json!({}), &none, json!({"data": {"x": "1", "y": "2"}})).unwrap();
+    assert_eq!(live, json!({"data": {"x": "1", "y": "2"}}));
+
+    let (live, managers) = apply_as("a", &live, &managers, json!({"data": {"x": "1"}})).unwrap();
+    assert_eq!(live, json!({"data": {"x": "1"}}));
+    let fields = &managers.write(&none, "now")[0]["fieldsV1"];
+    assert_eq!(*fields, json!({"f:data": {"f:x": {}}}));
+}
+
+#[test]
+fn what_another_manager_owns_stays_when_one_lets_go() {
+    let none = Managers::default();
+    let (live, managers) = apply_as("a", &json!({}), &none, json!({"data": {"x": "1"}})).unwrap();
+    let (live, managers) = apply_as("b", &live, &managers, json!({"data": {"x": "1", "z": "3"}})).unwrap();
+    let (live, managers) = apply_as("a", &live, &managers, json!({"data": {}})).unwrap();
+    assert_eq!(live, json!({"data": {"x": "1", "z": "3"}}));
+    let (live, _) = apply_as("b", &live, &managers, json!({"data": {"z": "3"}})).unwrap();
+    assert_eq!(live, json!({"data": {"z": "3"}}));
+}
+
+#[test]
+fn changing_what_another_owns_is_a_conflict_unless_forced() {
+    let none = Managers::default();
+    let (live, managers) = apply_as("a", &json!({}), &none, json!({"data": {"x": "1"}})).unwrap();
+    let failure = apply_as("b", &live, &managers, json!({"data": {"x": "2"}})).unwrap_err();
+    assert_eq!(failure.message, "Apply failed with 1 conflict: conflict with \"a\" using v1: .data.x");
+    assert_eq!(failure.details["causes"][0]["field"], ".data.x");
+
+    let forced = json!({"data": {"x": "2"}});
+    let (live, managers) =
+        apply(Shape::root(None), &live, &forced, &managers, &applier("b"), true).unwrap();
+    assert_eq!(live["data"]["x"], "2");
+    let rows = managers.write(&none, "now");
+    assert_eq!(rows.as_array().map(Vec::len), Some(1), "a owns nothing any more: {rows}");
+}
+
+#[test]
+fn an_update_takes_ownership_and_makes_the_next_apply_conflict() {
+    let none = Managers::default();
+    let (live, managers) = apply_as("a", &json!({}), &none, json!({"data": {"x": "1"}})).unwrap();
+    let new = json!({"data": {"x": "9"}});
+    let managers = track(Shape::root(None), &live, &new, &managers, &updater("kubectl"));
+    let failure = apply_as("a", &new, &managers, json!({"data": {"x": "1"}})).unwrap_err();
+    assert_eq!(failure.reason, "Conflict");
+    assert!(apply_as("a", &new, &managers, json!({"data": {"x": "9"}})).is_ok(), "the same value is no conflict");
+}
+
+#[test]
+fn list_items_belong_to_whoever_named_them() {
+    let none = Managers::default();
+    let container = |name: &str, image: &str| json!({"name": name, "image": image});
+    let first = json!({"spec": {"containers": [container("a", "1"), container("b", "1")]}});
+    let (live, managers) = apply_as("one", &json!({}), &none, first).unwrap();
+    let second = json!({"spec": {"containers": [container("c", "1")]}});
+    let (live, managers) = apply_as("two", &live, &managers, second).unwrap();
+    assert_eq!(live["spec"]["containers"].as_array().map(Vec::len), Some(3));
+
+    let third = json!({"spec": {"containers": [container("a", "1")]}});
+    let (live, _) = apply_as("one", &live, &managers, third).unwrap();
+    let names: Vec<&Value> = live["spec"]["containers"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["a", "c"]);
+}
+
+#[test]
+fn a_custom_schema_says_which_lists_are_keyed() {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "rows": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"],
+                 "items": {"type": "object", "properties": {"id": {"type": "string"}, "n": {"type": "integer"}}}},
+        "plain": {"type": "array", "items": {"type": "string"}},
+    }}}});
+    let shape = Shape::root(Some(&schema));
+    let live = json!({"spec": {"rows": [{"id": "a", "n": 1}], "plain": ["x"]}});
+    let applied = json!({"spec": {"rows": [{"id": "b", "n": 2}], "plain": ["y"]}});
+    let (merged, _) = apply(shape, &live, &applied, &Managers::default(), &applier("m"), false).unwrap();
+    let expected = json!({"spec": {"rows": [{"id": "a", "n": 1}, {"id": "b", "n": 2}], "plain": ["y"]}});
+    assert_eq!(merged, expected);
+}

@@ -1,0 +1,50 @@
+//! The patch formats that are not server-side apply.
+
+mod strategic;
+
+use serde_json::Value;
+
+pub use strategic::strategic;
+
+use crate::server::status::Failure;
+
+/// Applies an RFC 7386 merge patch.
+pub fn merge(target: &mut Value, patch: &Value) {
+    json_patch::merge(target, patch);
+}
+
+/// Applies an RFC 6902 patch.
+pub fn json(target: &mut Value, patch: &[u8]) -> Result<(), Failure> {
+    let patch: json_patch::Patch = serde_json::from_slice(patch)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    json_patch::patch(target, &patch).map_err(|error| {
+        let message = "the server rejected our request due to an error in our request";
+        Failure {
+            details: serde_json::json!({"causes": [{"message": error.to_string()}]}),
+            ..Failure::plain(422, "Invalid", message)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_test_operation_is_a_422() {
+        let mut object = json!({"a": 1});
+        let patch = br#"[{"op": "test", "path": "/a", "value": 2}, {"op": "remove", "path": "/a"}]"#;
+        let failure = json(&mut object, patch).unwrap_err();
+        assert_eq!((failure.code, failure.reason), (422, "Invalid"));
+        assert_eq!(object, json!({"a": 1}));
+    }
+
+    #[test]
+    fn a_merge_patch_removes_with_null() {
+        let mut object = json!({"a": {"b": 1, "c": 2}});
+        merge(&mut object, &json!({"a": {"b": null, "d": [1]}}));
+        assert_eq!(object, json!({"a": {"c": 2, "d": [1]}}));
+    }
+}

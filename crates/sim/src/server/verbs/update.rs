@@ -1,0 +1,262 @@
+//! Changing objects: what every PUT, patch and subresource write goes through.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Call, create};
+use crate::server::{
+    Answer, TrackUpdates,
+    admission::{self, Operation},
+    apply::{self, Managers, Writer},
+    object::{Stored, at, copy, finalizers, has, is_deleting, meta_str, remove, set},
+    registry::established,
+    rules, schema,
+    status::{FieldError, Failure},
+};
+
+/// Through which door a write comes: it decides what the write may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) enum Endpoint {
+    /// The object itself: all but its status.
+    Main,
+    /// Its status.
+    Status,
+    /// Anything the caller prepared, such as a resize or a binding.
+    Prepared,
+}
+
+pub(super) fn put(call: &mut Call<'_>) -> Result<Answer, Failure> {
+    let object = call.body()?;
+    check_name(call, &object)?;
+    let Some(existing) = call.state.store.get(&call.table(), &call.key()).cloned() else {
+        if !call.resource.traits.create_on_update {
+            return Err(Failure::not_found(&call.resource, &call.request.path.name));
+        }
+        let object = create::create_object(call, object, None)?;
+        return Ok(call.respond(201, object));
+    };
+    let object = update_object(call, &existing, object, Endpoint::Main, None)?;
+    Ok(call.respond(200, object))
+}
+
+/// The name in the body must be the one in the path.
+pub(in crate::server) fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Failure> {
+    let wanted = &call.request.path.name;
+    let found = meta_str(object, "name");
+    if found != wanted {
+        let message = if found.is_empty() {
+            "name must be provided".to_owned()
+        } else {
+            format!("the name of the object ({found}) does not match the name on the URL ({wanted})")
+        };
+        return Err(Failure::bad_request(message));
+    }
+    Ok(())
+}
+
+/// Replaces an object, and returns it as it is kept then. `managers` comes with an apply.
+pub(in crate::server) fn update_object(
+    call: &mut Call<'_>,
+    existing: &Arc<Stored>,
+    mut object: Value,
+    endpoint: Endpoint,
+    managers: Option<Managers>,
+) -> Result<Value, Failure> {
+    let resource = call.resource.clone();
+    let old = call.state.in_version(&resource, existing)?;
+    let name = existing.name.to_string();
+    check_identity(call, &old, &object)?;
+
+    prepare(call, &mut object, &old, endpoint);
+    let review = call.review(Operation::Update, &name, &Value::Null, &old);
+    let mut object = admission::mutate(&call.state.hooks, object, &review)?;
+    prepare(call, &mut object, &old, endpoint);
+    keep_system_fields(&mut object, &old);
+
+    let mut errors = rules_broken(call, &object, &old, endpoint);
+    if let Some(schema) = &resource.schema {
+        errors.extend(schema::validate(schema, &object));
+    }
+    if !errors.is_empty() {
+        return Err(Failure::invalid(&resource.kind, &resource.group, &name, errors));
+    }
+    let review = call.review(Operation::Update, &name, &object, &old);
+    admission::validate(&call.state.hooks, &review)?;
+
+    count_generation(call, &mut object, &old);
+    write_managers(call, &mut object, &old, endpoint, managers);
+    if resource.plural == "customresourcedefinitions" && endpoint == Endpoint::Main {
+        established(&mut object, &call.now);
+    }
+    if object == old {
+        return Ok(old);
+    }
+    if call.request.query.dry_run {
+        return Ok(object);
+    }
+    commit(call, existing, object)
+}
+
+fn commit(call: &mut Call<'_>, existing: &Arc<Stored>, object: Value) -> Result<Value, Failure> {
+    let resource = call.resource.clone();
+    if resource.plural == "customresourcedefinitions" {
+        call.state.registry.define(&object);
+    }
+    let last_finalizer_gone = is_deleting(&object)
+        && finalizers(&object).next().is_none()
+        && at(&object, &["metadata", "deletionGracePeriodSeconds"]).as_i64().unwrap_or(0) == 0
+        && !(resource.is_core("namespaces") && has_items(at(&object, &["spec", "finalizers"])));
+    let table = resource.qualified();
+    if last_finalizer_gone {
+        call.state.store.delete(&table, &existing.key(), call.at);
+        return Ok(object);
+    }
+    let stored = call.state.for_storage(&resource, object)?;
+    let stored = call.state.store.put(&table, stored, call.at);
+    call.state.in_version(&resource, &stored)
+}
+
+fn has_items(value: &Value) -> bool {
+    value.as_array().is_some_and(|it| !it.is_empty())
+}
+
+/// Refuses a write that is about another object, or about an older version of it.
+fn check_identity(call: &Call<'_>, old: &Value, object: &Value) -> Result<(), Failure> {
+    let (resource, name) = (&call.resource, &call.request.path.name);
+    if let Some(uid) = object["metadata"]["uid"].as_str().filter(|it| !it.is_empty()) {
+        let current = meta_str(old, "uid");
+        if uid != current {
+            let cause = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current}");
+            return Err(Failure::conflict(resource, name, &cause));
+        }
+    }
+    let version = meta_str(object, "resourceVersion");
+    if version.is_empty() {
+        if resource.traits.unconditional {
+            return Ok(());
+        }
+        let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+        let error = FieldError { message: error.message.replace(": 0:", ": 0x0:"), ..error };
+        return Err(Failure::invalid(&resource.plural, &resource.group, name, vec![error]));
+    }
+    if version != meta_str(old, "resourceVersion") {
+        return Err(Failure::stale(resource, name));
+    }
+    Ok(())
+}
+
+/// Applies schema and defaults, and puts back what this door does not open.
+fn prepare(call: &Call<'_>, object: &mut Value, old: &Value, endpoint: Endpoint) {
+    let resource = &call.resource;
+    if let Some(schema) = &resource.schema {
+        schema::prune(schema, object);
+        schema::fill_defaults(schema, object);
+    }
+    match endpoint {
+        Endpoint::Main => rules::keep_from_old(resource, object, old),
+        Endpoint::Status => {
+            let status = object["status"].take();
+            let metadata = object["metadata"].take();
+            *object = old.clone();
+            if status.is_null() {
+                remove(object, &["status"]);
+            } else {
+                object["status"] = status;
+            }
+            // Pods and nodes let their labels and annotations through this door; custom kinds do not.
+            if !resource.traits.custom {
+                for field in ["labels", "annotations"] {
+                    copy(&json!({"metadata": metadata}), object, &["metadata", field]);
+                }
+            }
+        }
+        Endpoint::Prepared => {}
+    }
+    rules::default_always(resource, object);
+}
+
+/// An update can never change what the server wrote.
+fn keep_system_fields(object: &mut Value, old: &Value) {
+    const KEPT: [&str; 8] = [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ];
+    for field in KEPT {
+        copy(old, object, &["metadata", field]);
+    }
+    for field in ["labels", "annotations"] {
+        if at(object, &["metadata", field]).as_object().is_some_and(serde_json::Map::is_empty) {
+            remove(object, &["metadata", field]);
+        }
+    }
+    for field in ["finalizers", "ownerReferences"] {
+        if at(object, &["metadata", field]).as_array().is_some_and(Vec::is_empty) {
+            remove(object, &["metadata", field]);
+        }
+    }
+}
+
+fn rules_broken(call: &Call<'_>, object: &Value, old: &Value, endpoint: Endpoint) -> Vec<FieldError> {
+    match endpoint {
+        Endpoint::Main => rules::validate_change(&call.resource, object, old),
+        Endpoint::Status | Endpoint::Prepared => Vec::new(),
+    }
+}
+
+/// The generation counts changes of what people want, not of what is.
+fn count_generation(call: &Call<'_>, object: &mut Value, old: &Value) {
+    let resource = &call.resource;
+    if !resource.traits.generation {
+        return;
+    }
+    let wanted = |value: &Value| {
+        let mut value = value.clone();
+        remove(&mut value, &["metadata"]);
+        if resource.traits.status {
+            remove(&mut value, &["status"]);
+        }
+        value
+    };
+    let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+    let changed = wanted(object) != wanted(old);
+    if changed || has(old, &["metadata", "generation"]) {
+        set(object, &["metadata", "generation"], json!(generation + i64::from(changed)));
+    }
+}
+
+fn write_managers(
+    call: &Call<'_>,
+    object: &mut Value,
+    old: &Value,
+    endpoint: Endpoint,
+    managers: Option<Managers>,
+) {
+    // An update that clears the list asks for tracking to start anew.
+    let cleared = at(object, &["metadata", "managedFields"]).as_array().is_some_and(Vec::is_empty);
+    let before = if cleared { Managers::default() } else { Managers::read(old) };
+    remove(object, &["metadata", "managedFields"]);
+    let managers = match managers {
+        Some(managers) => managers,
+        None if call.state.settings.track_updates == TrackUpdates::OnAppliedObjects && !before.has_appliers() => before.clone(),
+        None => {
+            let writer: Writer = call.writer(apply::Operation::Update);
+            let shape = Call::shape(&call.resource);
+            let mut managers =
+                apply::track(shape, &apply::bare(old), &apply::bare(object), &before, &writer);
+            if endpoint == Endpoint::Main && call.resource.traits.status {
+                managers.forget(&writer, &["status"]);
+            }
+            managers
+        }
+    };
+    if !managers.is_empty() {
+        set(object, &["metadata", "managedFields"], managers.write(&before, &call.now));
+    }
+}
