@@ -8,8 +8,8 @@ use kube::{CustomResourceExt, core::crd::merge_crds};
 use serde_json::{Map, Value, json};
 
 use super::{
-    cloneset, columns::Column, container_recreate_request, image_list_pull_job, image_pull_job, node_image,
-    resource_distribution, sidecarset,
+    cloneset, columns::Column, container_recreate_request, fleet, image_list_pull_job, image_pull_job,
+    node_image, resource_distribution, sidecarset,
 };
 
 /// Path under which the admission server converts objects.
@@ -21,6 +21,11 @@ pub const WEBHOOK_NAMESPACE: &str = "kruise-system";
 
 /// Every CustomResourceDefinition, always in the same order.
 pub fn crds() -> Vec<CustomResourceDefinition> {
+    let fleet = fleet::crds().into_iter().map(|(crd, columns)| polished(with(crd, columns)));
+    apps().into_iter().chain(fleet).collect()
+}
+
+fn apps() -> Vec<CustomResourceDefinition> {
     vec![
         converted([
             with(cloneset::v1alpha1::CloneSet::crd(), &cloneset::COLUMNS),
@@ -146,10 +151,8 @@ fn describe_root(root: &mut Value) {
     for (name, description) in words {
         properties.insert(name.to_owned(), json!({ "type": "string", "description": description }));
     }
-    properties.insert(
-        "metadata".to_owned(),
-        json!({ "type": "object", "description": "Name, labels and the like." }),
-    );
+    // The API server describes metadata itself and forbids us to.
+    properties.insert("metadata".to_owned(), json!({ "type": "object" }));
     for (name, description) in
         [("spec", "What is wanted."), ("status", "What was last seen. Written by controllers.")]
     {

@@ -11,6 +11,7 @@ pub mod common;
 pub mod container_recreate_request;
 pub mod convert;
 pub mod crds;
+pub mod fleet;
 pub mod image_list_pull_job;
 pub mod image_pull_job;
 pub mod node_image;

@@ -1,4 +1,4 @@
-//! Schemas for what schemars cannot derive: raw JSON and references.
+//! Schemas for what schemars cannot derive: raw JSON, references and durations.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -35,5 +35,18 @@ pub(crate) fn local_object_references(_: &mut SchemaGenerator) -> Schema {
                 "name": { "type": "string", "default": "", "description": "Name of the object." },
             },
         },
+    })
+}
+/// A value of any type.
+pub(crate) fn any_value(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// A length of time as Go writes it. The length is bounded because CEL rules parse it.
+pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 32,
+        "pattern": "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$",
     })
 }

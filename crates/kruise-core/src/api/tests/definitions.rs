@@ -18,7 +18,7 @@ fn summary(crd: &CustomResourceDefinition) -> String {
         crd.spec.scope,
     )];
     for version in &crd.spec.versions {
-        let subresources = version.subresources.as_ref().unwrap();
+        let subresources = version.subresources.clone().unwrap_or_default();
         let scale = subresources.scale.as_ref().map(|it| {
             let selector = it.label_selector_path.as_deref().unwrap_or_default();
             format!(" scale({} {} {selector})", it.spec_replicas_path, it.status_replicas_path)

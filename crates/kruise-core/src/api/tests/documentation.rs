@@ -10,7 +10,10 @@ fn every_field_of_every_kind_is_described() {
     for crd in crds() {
         for version in &crd.spec.versions {
             let schema = version.schema.as_ref().and_then(|it| it.open_api_v3_schema.as_ref());
-            let schema = serde_json::to_value(schema.expect("every version has a schema")).unwrap();
+            let mut schema = serde_json::to_value(schema.expect("every version has a schema")).unwrap();
+            // The API server forbids a description of its own metadata.
+            assert_eq!(schema["properties"]["metadata"].take(), serde_json::json!({"type": "object"}));
+            schema["properties"].as_object_mut().unwrap().remove("metadata");
             collect_silent(&schema, &format!("{}/{}", crd.spec.names.kind, version.name), &mut silent);
         }
     }

@@ -4,3 +4,4 @@ mod conversion;
 mod definitions;
 mod documentation;
 mod examples;
+mod fleet;

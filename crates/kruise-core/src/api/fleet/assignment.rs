@@ -1,0 +1,230 @@
+//! Assignment: one object's share for one cluster, and what the cluster says about it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, core::Duration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Counts, FederatedObject, PatchStep, Slice,
+    policy::{DeletionPolicy, DriftPolicy, WhenExists},
+};
+use crate::api::{
+    columns::{Column, integer, text},
+    common::is_default,
+    schema,
+};
+
+/// What `kubectl get` shows.
+pub(crate) const COLUMNS: [Column; 6] = [
+    text("OBJECT", ".spec.object.name"),
+    integer("SEQ", ".spec.seq"),
+    integer("ACKED", ".status.appliedSeq"),
+    integer("R", ".spec.slice.replicas"),
+    integer("U", ".spec.slice.updated"),
+    text("STATE", ".status.state"),
+];
+
+/// What one cluster should do with one object. The pair of term and seq only grows.
+#[derive(CustomResource, JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "fleet.kruise.io",
+    version = "v1alpha1",
+    kind = "Assignment",
+    plural = "assignments",
+    shortname = "asg",
+    category = "fleet",
+    namespaced,
+    status = "AssignmentStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Assignment is one object's share for one cluster, in that cluster's own namespace."
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self.term > oldSelf.term || (self.term == oldSelf.term && self.seq >= oldSelf.seq)",
+    "message": "the plan is older than the one that is there (term, seq)"
+}]))]
+pub struct AssignmentSpec {
+    /// The object on the hub.
+    pub object: FederatedObject,
+    /// Leadership term of the hub that made the plan.
+    pub term: u64,
+    /// Number of the plan.
+    pub seq: u64,
+    /// Epoch of the cluster that the plan is for.
+    pub epoch: u64,
+    /// What to do with the object.
+    #[serde(default)]
+    pub intent: Intent,
+    /// The revision being released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<RevisionRef>,
+    /// The revision last released everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable: Option<RevisionRef>,
+    /// The cluster's numbers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub slice: Slice,
+    /// Changes to the body in this cluster, applied before the numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub overrides: Vec<PatchStep>,
+    /// What to do with an object of the same name that is already there.
+    #[serde(default)]
+    pub when_exists: WhenExists,
+    /// What to do when somebody else changes the member object.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub drift: DriftPolicy,
+    /// What becomes of the member object when the hub's object is deleted.
+    #[serde(default)]
+    pub deletion: DeletionPolicy,
+    /// How long the agent may go without the hub before it stops the object's pods; for ever if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::duration")]
+    pub fence_after: Option<Duration>,
+    /// Pods to answer with the cluster's room for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_question: Option<CapacityQuestion>,
+}
+
+/// What a cluster should do with an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Intent {
+    /// Keep it as the plan says.
+    #[default]
+    Apply,
+    /// Let go of it and leave it running.
+    Orphan,
+    /// Delete it.
+    Delete,
+}
+
+/// A FleetRevision.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct RevisionRef {
+    /// Namespace of the FleetRevision; `fleet-content` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the FleetRevision.
+    pub name: String,
+}
+
+/// Pods whose room in the cluster is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityQuestion {
+    /// Requests, selectors and tolerations, as in a pod's spec.
+    #[schemars(schema_with = "schema::raw_object")]
+    pub pod: Value,
+}
+
+/// What a cluster says about its share. Counts are read after the member's controller has seen the applied slice.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AssignmentStatus {
+    /// Which start of the agent reports.
+    pub incarnation: u64,
+    /// Number of the report; only grows.
+    pub report: u64,
+    /// When the report was made, by the member's clock. For people; nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_at: Option<Time>,
+    /// Term of the plan that was applied.
+    #[serde(default)]
+    pub applied_term: u64,
+    /// Number of the plan that was applied.
+    #[serde(default)]
+    pub applied_seq: u64,
+    /// Epoch of the plan that was applied.
+    #[serde(default)]
+    pub epoch: u64,
+    /// Generation of the member object that the plan led to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub generation: i64,
+    /// Generation of the member object that its controller has seen.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub observed_generation: i64,
+    /// The slice that was applied.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub applied: Slice,
+    /// The target that was applied; counts of updated pods are about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<RevisionRef>,
+    /// What the cluster has.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub counts: Counts,
+    /// Whether pods at the target revision crash, cannot get their image, or failed an update in place.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failing: u32,
+    /// Names of the revisions in the member.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub revisions: LocalRevisions,
+    /// The answer to the capacity question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityAnswer>,
+    /// Paths at which the member object differs from what was applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub drift: Vec<String>,
+    /// Nodes or namespaces that could not be served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    pub failures: Vec<String>,
+    /// Whether every node would stop the object's pods by itself when the agent falls silent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fence_covered: bool,
+    /// Where the share stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<ShareState>,
+    /// Aspects of the share's state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Names of revisions in a member. They are never compared across clusters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LocalRevisions {
+    /// The revision that pods are being updated from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub current: String,
+    /// The revision that pods are being updated to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub update: String,
+}
+
+/// A cluster's room for the pods asked about.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityAnswer {
+    /// Pods that would be scheduled now.
+    pub fit_now: u32,
+    /// Pods that nodes could hold if they were empty.
+    pub schedulable: u32,
+    /// When it was counted, by the member's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Time>,
+}
+
+/// Where a share stands in its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ShareState {
+    /// Not applied yet.
+    Pending,
+    /// Applied; the member works towards it.
+    Applying,
+    /// The member is as the plan says.
+    Settled,
+    /// It cannot be applied.
+    Failed,
+    /// The object belongs to somebody else.
+    Conflict,
+    /// The object is going, or gone, as asked.
+    Deleted,
+    /// The object was let go of, as asked.
+    Orphaned,
+    /// The object's pods were stopped because the hub was away.
+    Fenced,
+}

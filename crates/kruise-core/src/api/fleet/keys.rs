@@ -1,0 +1,145 @@
+//! Words of the fleet: annotations, labels, namespaces, condition types, reasons and events.
+
+/// Annotation on objects: the policy to use, by name.
+pub const POLICY: &str = "fleet.kruise.io/policy";
+/// Annotation on objects placed as a whole: `PerCluster` copies the numbers as they are.
+pub const NUMBERS: &str = "fleet.kruise.io/numbers";
+/// Annotation on namespaces: limit of replicas and surge over all objects in them.
+pub const QUOTA_PODS: &str = "fleet.kruise.io/quota-pods";
+/// Label on MemberClusters: their place inside a wave, as an integer.
+pub const ORDER: &str = "fleet.kruise.io/order";
+/// Annotation on objects: wait until the release of the named other object has ended.
+pub const AFTER: &str = "fleet.kruise.io/after";
+/// Annotation: `true` denies deletion of an object, namespace, policy or MemberCluster.
+pub const DELETION_PROTECTION: &str = "fleet.kruise.io/deletion-protection";
+/// Annotation on namespaces: their own name, to confirm deletion of federated objects in them.
+pub const CONFIRM_DELETE: &str = "fleet.kruise.io/confirm-delete";
+/// Finalizer on federated objects: members must be cleaned up first.
+pub const FINALIZER: &str = "fleet.kruise.io/members";
+/// Annotation on member objects: UID of the hub that manages them.
+pub const HUB_UID: &str = "fleet.kruise.io/hub-uid";
+/// Annotation on member objects: the highest applied plan, as `term.seq`.
+pub const APPLIED_PLAN: &str = "fleet.kruise.io/applied-plan";
+/// Annotation on member objects: they existed before the fleet and are orphaned rather than deleted.
+pub const ADOPTED: &str = "fleet.kruise.io/adopted";
+/// Label on everything the hub makes: the cluster it is for.
+pub const CLUSTER: &str = "fleet.kruise.io/cluster";
+
+/// Namespace of bindings and releases of cluster-scoped objects.
+pub const SYSTEM_NAMESPACE: &str = "fleet-system";
+/// Namespace of the FleetRevisions that all clusters may read.
+pub const CONTENT_NAMESPACE: &str = "fleet-content";
+/// Start of the name of each cluster's own namespace.
+pub const CLUSTER_NAMESPACE_PREFIX: &str = "fleet-";
+/// Field manager under which agents apply member objects.
+pub const AGENT_FIELD_MANAGER: &str = "fleet-agent";
+
+/// Condition types of FleetBindings.
+pub mod conditions {
+    /// Clusters were chosen.
+    pub const SCHEDULED: &str = "Scheduled";
+    /// Every share is written.
+    pub const DISPATCHED: &str = "Dispatched";
+    /// Every cluster has applied its share.
+    pub const APPLIED: &str = "Applied";
+    /// Enough pods are available over the fleet.
+    pub const AVAILABLE: &str = "Available";
+    /// A release moves on.
+    pub const PROGRESSING: &str = "Progressing";
+    /// The target revision is everywhere.
+    pub const RELEASED: &str = "Released";
+    /// A budget is used up; the message names by whom.
+    pub const BUDGET_HELD: &str = "BudgetHeld";
+    /// Fewer pods are updated than asked for.
+    pub const PARTITION_SHORT: &str = "PartitionShort";
+    /// Some replicas have no cluster.
+    pub const UNPLACED: &str = "Unplaced";
+    /// A cluster that cannot be reached holds more replicas than it should.
+    pub const SURPLUS_FROZEN: &str = "SurplusFrozen";
+    /// A spread rule cannot be met.
+    pub const SPREAD_UNSATISFIED: &str = "SpreadUnsatisfied";
+    /// A member object differs from what was applied.
+    pub const DRIFTED: &str = "Drifted";
+    /// A member object belongs to somebody else.
+    pub const CONFLICT: &str = "Conflict";
+    /// Some reports are old.
+    pub const STALE: &str = "Stale";
+    /// No policy matches any more; members run on as they are.
+    pub const SUSPENDED: &str = "Suspended";
+    /// A cluster cannot be drained yet.
+    pub const DRAIN_HELD: &str = "DrainHeld";
+    /// On the federated object itself: the fleet does what the object asks for.
+    pub const FLEET_READY: &str = "FleetReady";
+}
+
+/// Condition types of MemberClusters and of the hub.
+pub mod cluster_conditions {
+    /// The cluster's agent reports.
+    pub const READY: &str = "Ready";
+    /// The hub doubts its own view, because too many clusters vanished at once.
+    pub const SELF_SUSPECT: &str = "SelfSuspect";
+}
+
+/// Reasons of conditions.
+pub mod reasons {
+    /// The policy selects no cluster.
+    pub const NO_CLUSTER: &str = "NoCluster";
+    /// The cluster lacks the kind, version or feature.
+    pub const API_NOT_SUPPORTED: &str = "APINotSupported";
+    /// The cluster is the hub's own.
+    pub const HUB_CANNOT_BE_MEMBER: &str = "HubCannotBeMember";
+    /// The name belongs to another cluster, or the key is not the pinned one.
+    pub const IDENTITY_MISMATCH: &str = "IdentityMismatch";
+    /// Another controller scales the member object.
+    pub const SCALE_CONFLICT: &str = "ScaleConflict";
+}
+
+/// Reasons of events on objects, bindings and clusters.
+pub mod events {
+    /// Clusters were chosen.
+    pub const SCHEDULED: &str = "Scheduled";
+    /// Replicas moved from one cluster to another.
+    pub const RESCHEDULED: &str = "Rescheduled";
+    /// A wave began.
+    pub const WAVE_STARTED: &str = "WaveStarted";
+    /// A wave is updated and being watched.
+    pub const WAVE_SOAKING: &str = "WaveSoaking";
+    /// A wave is over.
+    pub const WAVE_DONE: &str = "WaveDone";
+    /// Somebody has to approve a wave.
+    pub const APPROVAL_NEEDED: &str = "ApprovalNeeded";
+    /// A release was paused.
+    pub const RELEASE_PAUSED: &str = "ReleasePaused";
+    /// A release was taken back.
+    pub const ROLLED_BACK: &str = "RolledBack";
+    /// A budget is used up.
+    pub const BUDGET_HELD: &str = "BudgetHeld";
+    /// Fewer pods are updated than asked for.
+    pub const PARTITION_SHORT: &str = "PartitionShort";
+    /// Some replicas have no cluster.
+    pub const UNPLACED: &str = "Unplaced";
+    /// A cluster does not report any more.
+    pub const CLUSTER_OFFLINE: &str = "ClusterOffline";
+    /// A cluster was given up.
+    pub const CLUSTER_LOST: &str = "ClusterLost";
+    /// A cluster is back.
+    pub const CLUSTER_RETURNED: &str = "ClusterReturned";
+    /// Too many clusters vanished at once.
+    pub const SELF_SUSPECT: &str = "SelfSuspect";
+    /// A cluster stopped its own pods.
+    pub const FENCED: &str = "Fenced";
+    /// A pod to delete is named like pods of several clusters.
+    pub const AMBIGUOUS_POD: &str = "AmbiguousPod";
+    /// A member object was put right.
+    pub const DRIFT_CORRECTED: &str = "DriftCorrected";
+    /// Somebody keeps changing a member object.
+    pub const DRIFT_FIGHT: &str = "DriftFight";
+    /// A member object that was there before was taken over.
+    pub const ADOPTED: &str = "Adopted";
+    /// A member object belongs to somebody else.
+    pub const CONFLICT: &str = "Conflict";
+    /// A cluster is not the one it says it is.
+    pub const IDENTITY_MISMATCH: &str = "IdentityMismatch";
+    /// A bootstrap token was refused.
+    pub const TOKEN_REJECTED: &str = "TokenRejected";
+}
