@@ -9,11 +9,13 @@
 //! Counts of one cluster are `u32`, sums over clusters are `u64`: 5,000 clusters with 1,000,000 replicas each do not
 //! fit into 32 bits.
 
+pub mod distribution;
 pub mod ledger;
 pub mod moves;
 pub mod names;
 pub mod numbers;
 pub mod partition;
+pub mod pulls;
 pub mod rank;
 pub mod reason;
 pub mod release;
