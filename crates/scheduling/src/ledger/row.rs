@@ -78,6 +78,8 @@ pub struct Row {
     pub busy_for: u32,
     /// Whether the cluster was given up and has not returned.
     pub lost: bool,
+    /// Whether its pods are counted, not granted: a SidecarSet's.
+    pub counted: bool,
     /// The last report taken.
     pub report: Option<Report>,
     /// Whether that report acknowledges the newest plan.
@@ -105,11 +107,17 @@ impl Row {
             admitted: false,
             busy_for: 0,
             lost: false,
+            counted: false,
             report: None,
             acknowledged: false,
             moving_for: 0,
             unused_for: 0,
         }
+    }
+
+    /// The line of a cluster whose pods are there already: it is only told which of them may be updated.
+    pub fn counted(cluster: ClusterName) -> Self {
+        Self { counted: true, ..Self::new(cluster) }
     }
 
     /// Whether the cluster's body is `target`: it has been given the target.
@@ -143,7 +151,9 @@ impl Row {
         if self.report.is_some_and(|it| (report.incarnation, report.number) <= (it.incarnation, it.number)) {
             return Taken::NotNewer;
         }
-        let most = u64::from(self.replicas.exposure) + u64::from(self.surge.exposure);
+        // A lost cluster may have been declared stopped before its last words arrived.
+        let granted = u64::from(self.replicas.exposure) + u64::from(self.surge.exposure);
+        let most = if self.lost || self.counted { u64::from(u32::MAX) } else { granted };
         if let Err(why) = report.check(most, &self.share) {
             return Taken::Refused(why);
         }

@@ -55,18 +55,19 @@ pub struct ClusterView<'a> {
 }
 
 impl ClusterView<'_> {
-    /// REL-3: whether all that is due here is there and well.
+    /// REL-3: whether all that is due here is there and well, or the release goes on without it (REL-10).
     pub fn is_done(&self) -> bool {
-        if !self.heard {
-            return self.may_be_passed_over;
-        }
+        if self.heard { self.has_arrived() } else { self.may_be_passed_over }
+    }
+
+    /// Whether all that is due here is there and well, as far as is known.
+    pub fn has_arrived(&self) -> bool {
         match self.due {
             None => false,
             Some(0) => true,
             Some(due) => {
-                self.granted >= due
-                    && self.failing == 0
-                    && self.updated_available.is_some_and(|it| it >= self.granted)
+                let well = self.updated_available.is_some_and(|it| it >= self.granted);
+                self.granted >= due && self.failing == 0 && well
             }
         }
     }

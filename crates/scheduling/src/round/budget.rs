@@ -22,6 +22,8 @@ struct Sums {
     deep: i64,
     /// Sum of what is down or may be taken down, and the hole.
     down: i64,
+    /// The hole.
+    hole: i64,
 }
 
 impl Draft<'_> {
@@ -80,6 +82,7 @@ impl Draft<'_> {
             deep: self.live().map(|it| self.deep(it, self.ledger.rows[it].unavailable.exposure)).sum::<i64>()
                 + self.ledger.move_hole as i64,
             down: self.live().map(|it| self.held(it)).sum::<i64>() + hole,
+            hole,
         }
     }
 
@@ -182,8 +185,18 @@ impl Draft<'_> {
         // Pods that are down already cost nothing (BUD-4), but may be well again when the plan arrives: (a) holds.
         let free = i64::from(row.report.map_or(0, |it| it.unavailable()));
         let room = sums.limit - sums.down;
-        let by_down = if room < 0 { free } else { free.max(exposure.max(self.down(place)) + room) };
+        let mut by_down = if room < 0 { free } else { free.max(exposure.max(self.down(place)) + room) };
+        // One share for a shrink that cannot finish: the hole may be waiting for just the pods that have to go here.
+        if self.is_emptying(place) && room + sums.hole > 0 {
+            by_down = by_down.max(1);
+        }
         again.max(more).min(by_down).min(sums.limit)
+    }
+
+    /// Whether there are more pods than replicas, some of them down.
+    fn is_emptying(&self, place: usize) -> bool {
+        let report = self.ledger.rows[place].report;
+        report.is_some_and(|it| it.pods > self.lines[place].replicas && it.not_available() > 0)
     }
 
     fn raise_unavailable(&mut self, place: usize, share: u32, sums: &mut Sums) {

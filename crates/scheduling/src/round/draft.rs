@@ -84,7 +84,7 @@ impl<'a> Draft<'a> {
                 () if cluster.is_heard() => Reach::Heard,
                 () => Reach::Frozen,
             };
-            if self.world.spec.population == Population::Matched && reach == Reach::Heard {
+            if self.world.spec.population == Population::Matched && reach != Reach::Away {
                 count_matched(row);
             }
             self.lines.push(Line::opened(row, reach));
@@ -136,7 +136,7 @@ impl<'a> Draft<'a> {
             }
             let share = self.share(place, &line);
             let row = &mut self.ledger.rows[place];
-            let never_given = row.share.seq == 0 && share.replicas == 0;
+            let never_given = row.share.seq == 0 && share.replicas == 0 && !row.counted;
             if never_given || (row.share.seq > 0 && row.share.asks_the_same(&share)) {
                 row.moving = line.starting;
                 continue;
@@ -184,7 +184,7 @@ impl<'a> Draft<'a> {
 
     fn share(&self, place: usize, line: &Line) -> Share {
         let row = &self.ledger.rows[place];
-        let updated = if line.body == self.ledger.target && self.is_unlimited(line) {
+        let updated = if self.is_unlimited(line) {
             self.all_updated(line)
         } else {
             line.replicas.saturating_sub(line.kept_old)
@@ -204,9 +204,11 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether every pod of a cluster may carry the target (REV-12).
+    /// Whether every pod of a cluster may carry its body (REV-12).
     fn is_unlimited(&self, line: &Line) -> bool {
-        !self.ledger.is_releasing() || (self.partition() == 0 && line.updated == line.replicas)
+        let withheld = line.body != self.ledger.target;
+        let no_limit = withheld || !self.ledger.is_releasing() || self.partition() == 0;
+        no_limit && line.kept_old == 0
     }
 
     /// What "all" is written as. Pods counted by matching come and go between rounds: there it is no number at all.

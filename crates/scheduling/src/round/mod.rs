@@ -12,10 +12,12 @@ mod reason;
 mod replicas;
 mod returning;
 mod revision;
+mod slots;
 mod waves;
 mod world;
 
 pub use reason::{Condition, Decision, Holder, Why};
+pub use slots::{SlotCluster, SlotReach, SlotReport, SlotRow, plan_slots};
 pub use world::{Cluster, Ledger, OnReturn, Population, Rules, Spec, UnknownCountsAs, World};
 
 use crate::ledger::Share;

@@ -76,7 +76,7 @@ impl Draft<'_> {
             progress_deadline: self.world.rules.progress_deadline,
             elapsed: self.world.elapsed,
         };
-        let done: Vec<bool> = views.iter().map(ClusterView::is_done).collect();
+        let done: Vec<bool> = views.iter().map(ClusterView::has_arrived).collect();
         let step = release::next(&release, &view);
         for (place, done) in live.iter().zip(done) {
             // A pause is no delay of the cluster's: its deadline runs anew when the release goes on.

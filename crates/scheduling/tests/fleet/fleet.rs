@@ -5,7 +5,7 @@ use scheduling::{
     moves::{Rebalance, Trigger},
     names::ClusterName,
     partition::Seeding,
-    release::{Approved, Paused, Wave},
+    release::{Approved, Decision, Paused, Wave},
     round::{Cluster, Ledger, OnReturn, Population, Rules, Spec, UnknownCountsAs, Why, World, plan},
     split::{Candidate, Mode, Spread, State, WhenShort},
 };
@@ -22,8 +22,17 @@ use crate::{
 pub(crate) enum Variant {
     /// The rules as they are.
     Sound,
-    /// What a shrink frees is used again before the member has acknowledged it.
-    FreedBeforeAcknowledged,
+    /// What a shrink of this column frees is used again before the member has acknowledged it.
+    Forgets(Forgotten),
+}
+
+/// A column whose exposure is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    Unavailable,
+    Replicas,
+    Updated,
+    Surge,
 }
 
 pub(crate) struct Fleet {
@@ -80,7 +89,7 @@ impl Fleet {
             written: Vec::new(),
             bad: Vec::new(),
             faults: true,
-            check: Check::new(&setting.spec, &setting.rules),
+            check: Check::new(&setting.spec, &setting.rules, setting.variant == Variant::Sound),
             writes: 0,
             when_short: setting.when_short,
             spread: setting.spread.clone(),
@@ -197,8 +206,9 @@ impl Fleet {
                 }
             }
             70..85 => self.deliver_report(index),
-            _ => self.round(),
+            _ => self.round()?,
         }
+        self.members[index].note_progress();
         if self.trace && chance < 55 {
             let member = &self.members[index];
             let word = if chance < 22 {
@@ -256,7 +266,7 @@ impl Fleet {
     }
 
     /// A planning round, which may die after any single write.
-    pub(crate) fn round(&mut self) {
+    pub(crate) fn round(&mut self) -> Result<(), Broken> {
         for index in 0..self.clusters.len() {
             self.clusters[index].candidate.state = self.state(index);
             self.clusters[index].dispatched = self.written[index].last().map_or(0, |it| it.seq);
@@ -291,6 +301,11 @@ impl Fleet {
                 self.members[place].count_as_growing();
             }
         }
+        let same_release = plan.ledger.target == self.ledger.target;
+        let passed = |it: &Why| matches!(it, Why::Release(Decision::WaveSoaking(_)));
+        if same_release && plan.decisions.iter().any(|it| passed(&it.why)) {
+            self.gate_opens_on_the_truth()?;
+        }
         self.log(|| {
             let rows: Vec<_> = plan
                 .ledger
@@ -316,24 +331,47 @@ impl Fleet {
             self.saved = plan.ledger.clone();
         }
         self.ledger = plan.ledger;
-        if self.variant == Variant::FreedBeforeAcknowledged {
-            self.forget_exposures();
+        if let Variant::Forgets(column) = self.variant {
+            self.forget_exposures(column);
         }
         if !plan.writes.is_empty() && self.crashes() {
-            return;
+            return Ok(());
         }
         for (place, share) in plan.writes {
             self.written[place].push(share);
             self.writes += 1;
             if self.crashes() {
-                return;
+                return Ok(());
             }
         }
+        Ok(())
     }
 
-    fn forget_exposures(&mut self) {
+    /// When a wave passes, every cluster of it has really done what its newest plan allows, at some time since.
+    fn gate_opens_on_the_truth(&self) -> Result<(), Broken> {
+        let wave = self.ledger.release.as_ref().map_or(0, |it| it.wave);
+        for (index, row) in self.ledger.rows.iter().enumerate() {
+            let at_work = row.admitted && row.due.is_some_and(|it| it > 0) && self.clusters[index].is_heard();
+            let counts = at_work && !row.lost && self.clusters[index].wave <= wave;
+            if counts && self.members[index].fulfilled < row.share.seq {
+                return Err(Broken(format!(
+                    "a gate opened, but {} never did plan {}",
+                    row.cluster, row.share.seq
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_exposures(&mut self, column: Forgotten) {
         for row in &mut self.ledger.rows {
-            row.unavailable.exposure = row.unavailable.grant;
+            let column = match column {
+                Forgotten::Unavailable => &mut row.unavailable,
+                Forgotten::Replicas => &mut row.replicas,
+                Forgotten::Updated => &mut row.updated,
+                Forgotten::Surge => &mut row.surge,
+            };
+            column.exposure = column.grant;
         }
         self.saved = self.ledger.clone();
     }

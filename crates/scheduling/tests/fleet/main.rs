@@ -8,12 +8,16 @@ mod dice;
 mod edit;
 mod fleet;
 mod member;
+mod progress;
+mod pulls;
 mod rest;
 mod run;
 mod setting;
+mod sidecar;
 
+use fleet::{Broken, Forgotten, Variant};
 use run::run;
-use setting::{Theme, setting};
+use setting::{Setting, Theme, setting};
 
 /// How many cases a property runs: its own number, or what the environment says.
 fn cases(default: u64) -> u64 {
@@ -27,11 +31,10 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Runs a theme through its seeds and tells every seed that broke a promise.
-fn run_all(theme: Theme, default: u64) {
-    let broken: Vec<(u64, String)> = seeds(default)
-        .filter_map(|seed| run(seed, &setting(seed, theme)).err().map(|why| (seed, why.0)))
-        .collect();
+/// Runs every seed and tells those that broke a promise.
+fn run_all(default: u64, run: impl Fn(u64) -> Result<(), Broken>) {
+    let broken: Vec<(u64, String)> =
+        seeds(default).filter_map(|seed| run(seed).err().map(|why| (seed, why.0))).collect();
     for (seed, why) in broken.iter().take(5) {
         println!("FLEET_SEED={seed}: {why}");
     }
@@ -39,32 +42,91 @@ fn run_all(theme: Theme, default: u64) {
     assert!(broken.is_empty(), "{} runs broke a promise: {seeds:?}", broken.len());
 }
 
+fn run_theme(theme: Theme, default: u64) {
+    run_all(default, |seed| run(seed, &setting(seed, theme)));
+}
+
+/// BUD-1 to BUD-12, MOVE-1 to MOVE-7, REV-6 to REV-15, REL-1 to REL-12, FO-1 to FO-9 under every fault.
 #[test]
 fn budget_never_exceeded() {
-    run_all(Theme::Mixed, 20_000);
+    run_theme(Theme::Mixed, 20_000);
 }
 
+/// REV-5, REV-9, REV-11, REV-14: partitions in the middle of moves.
 #[test]
 fn canary_never_overshoots() {
-    run_all(Theme::Canary, 10_000);
+    run_theme(Theme::Canary, 10_000);
 }
 
+/// REV-7, FO-8: clusters that join or take over in the middle of a release.
 #[test]
 fn seed_new_cluster() {
-    run_all(Theme::Joining, 10_000);
+    run_theme(Theme::Joining, 10_000);
 }
 
+/// FO-2, FO-5, FO-6, FO-9: clusters that are lost, replaced and return.
 #[test]
 fn return_no_dip() {
-    run_all(Theme::Failover, 10_000);
+    run_theme(Theme::Failover, 10_000);
 }
 
+/// PROTO-4, PROTO-10, REL-3: a gate opens on nothing older than its plan.
 #[test]
 fn ack_required() {
-    run_all(Theme::Waves, 10_000);
+    run_theme(Theme::Waves, 10_000);
+}
+
+/// BUD-4, BUD-5, BUD-7, REV-10, REV-15, REL-10: every release ends.
+#[test]
+fn budget_progress() {
+    run_theme(Theme::Calm, 10_000);
+    run_all(10_000, progress::run_with_a_link_down);
+}
+
+/// IPJ-1 under the same faults.
+#[test]
+fn ipj_parallelism_cap() {
+    run_all(10_000, |seed| pulls::run(seed, false));
+}
+
+/// SC-1 to SC-7 under the same faults.
+#[test]
+fn sidecar_exact_at_rest() {
+    run_all(10_000, sidecar::run);
+}
+
+/// Runs a fleet whose ledger forgets what a shrink leaves behind, and counts what the checks say to it.
+fn caught(column: Forgotten, word: &str) -> usize {
+    (0..400)
+        .filter_map(|seed| {
+            let variant = Variant::Forgets(column);
+            run(seed, &Setting { variant, ..setting(seed, Theme::Mixed) }).err()
+        })
+        .filter(|why| why.0.contains(word))
+        .count()
 }
 
 #[test]
-fn budget_progress() {
-    run_all(Theme::Calm, 10_000);
+fn a_share_used_before_its_acknowledgement_is_caught() {
+    assert!(caught(Forgotten::Unavailable, "taken down") > 0);
+}
+
+#[test]
+fn replicas_used_before_their_acknowledgement_are_caught() {
+    assert!(caught(Forgotten::Replicas, "alive") > 0);
+}
+
+#[test]
+fn updated_pods_used_before_their_acknowledgement_are_caught() {
+    assert!(caught(Forgotten::Updated, "updated") > 0);
+}
+
+#[test]
+fn surge_used_before_its_acknowledgement_is_caught() {
+    assert!(caught(Forgotten::Surge, "alive") > 0);
+}
+
+#[test]
+fn pulls_used_before_their_acknowledgement_are_caught() {
+    assert!((0..400).any(|seed| pulls::run(seed, true).is_err()));
 }

@@ -62,6 +62,8 @@ pub(crate) struct Member {
     pub(crate) known_epoch: u64,
     pub(crate) observed: bool,
     pub(crate) incarnation: u64,
+    /// The newest plan of which all that may be updated was updated and available at a time.
+    pub(crate) fulfilled: u64,
     number: u64,
     next_pod: u64,
     /// Reports under way, oldest first.
@@ -94,6 +96,7 @@ impl Member {
             known_epoch: 0,
             observed: false,
             incarnation: 1,
+            fulfilled: 0,
             number: 0,
             next_pod: 1,
             outbox: Vec::new(),
@@ -344,6 +347,15 @@ impl Member {
         pod.cause = Cause::Start;
         if self.available() < self.share.replicas {
             self.pods[index].cause = Cause::Update;
+        }
+    }
+
+    /// Notes whether what the plan allows is reached.
+    pub(crate) fn note_progress(&mut self) {
+        let updated =
+            self.pods.iter().filter(|it| it.available && it.revision == self.share.body).count() as u32;
+        if self.observed && updated >= self.share.updated {
+            self.fulfilled = self.share.seq;
         }
     }
 

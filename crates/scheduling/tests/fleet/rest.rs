@@ -16,7 +16,8 @@ pub(crate) fn come_to_rest(fleet: &mut Fleet) -> Result<(), Broken> {
     }
     let lenient = end_of_edits(fleet);
     fleet.log(|| format!("faults end {:?} lenient {lenient}", fleet.spec));
-    let patience = 2500 * fleet.members.len() + 500 * fleet.waves.len();
+    // One share may have to go round all clusters, pod by pod.
+    let patience = fleet.members.len() * (2500 + 40 * fleet.spec.replicas as usize) + 500 * fleet.waves.len();
     for turn in 0..patience {
         fleet.step()?;
         if turn % 20 == 19 {
@@ -61,7 +62,7 @@ fn is_at_rest(fleet: &Fleet, lenient: bool) -> bool {
     }
     let granted: u32 = fleet.members.iter().map(|it| it.share.replicas).sum();
     // Replicas that may stay nowhere, but run, are kept while there is no room elsewhere.
-    let replicas = spec.replicas - fleet.unplaced as u32;
+    let replicas = spec.replicas.saturating_sub(fleet.unplaced as u32);
     let placed = (replicas..=spec.replicas).contains(&granted)
         || (lenient && granted + fleet.rules.move_unavailable >= replicas);
     let complete = fleet.members.iter().all(|it| {
@@ -93,7 +94,7 @@ fn is_exact(fleet: &Fleet) -> bool {
     updated == asked || (updated > asked && due >= asked && !fleet.rules.partition_rollback)
 }
 
-fn describe(fleet: &Fleet) -> String {
+pub(crate) fn describe(fleet: &Fleet) -> String {
     let (spec, ledger) = (&fleet.spec, &fleet.ledger);
     let mut text = format!(
         "N {} P {} U {} S {} K {:?} M {} B {} unplaced {} target {} stable {} flags {:?} bad {:?}\n  {:?}",

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Runs one seed to rest.
-pub(crate) fn run(seed: u64, setting: &Setting) -> Result<Fleet, Broken> {
+pub(crate) fn run(seed: u64, setting: &Setting) -> Result<(), Broken> {
     let mut fleet = Fleet::new(seed, setting);
     // Where scaling is limited one cluster cannot mend broken pods either, so there are none.
     if fleet.dice.permille(80) && fleet.spec.scale_unavailable.is_none() {
@@ -29,8 +29,7 @@ pub(crate) fn run(seed: u64, setting: &Setting) -> Result<Fleet, Broken> {
         }
         fleet.step()?;
     }
-    come_to_rest(&mut fleet)?;
-    Ok(fleet)
+    come_to_rest(&mut fleet)
 }
 
 fn fault(fleet: &mut Fleet, chance: usize) {

@@ -51,13 +51,17 @@ pub(crate) struct Setting {
 pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
     let mut dice = Dice::new(!seed);
     let (clusters, replicas) = match dice.below(1000) {
-        0..4 => (dice.between(10, 50) as usize, dice.between(20, 120)),
-        4..100 => (dice.between(4, 8) as usize, dice.between(4, 24)),
+        0..2 => (dice.between(10, 50) as usize, dice.between(20, 80)),
+        2..100 => (dice.between(4, 8) as usize, dice.between(4, 24)),
         _ => (dice.pick(&[2, 3, 3, 4]), dice.between(2, 12)),
     };
     let mut spec = spec();
     spec.replicas = replicas;
     (spec.unavailable, spec.surge) = budgets(&mut dice);
+    if clusters >= 10 {
+        // A large fleet with a small budget takes long, and shows nothing that a small one does not.
+        spec.unavailable += dice.between(1, 5);
+    }
     if dice.permille(150) {
         spec.scale_unavailable = Some(dice.between(1, 4));
     }

@@ -1,0 +1,138 @@
+use crate::{
+    ledger::Column,
+    names::ClusterName,
+    pulls::{self, Puller, Slots},
+};
+
+/// The ledger's line of an ImagePullJob for one cluster: parallelism as a column like the others (IPJ-1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotRow {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Number of the plan; only grows.
+    pub seq: u64,
+    /// Pulls at a time.
+    pub slots: Column,
+    /// The last report taken.
+    pub report: Option<SlotReport>,
+    /// Whether that report acknowledges the newest plan.
+    pub acknowledged: bool,
+}
+
+/// What a member says about its copy of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SlotReport {
+    /// Which start of the agent wrote this; only grows.
+    pub incarnation: u64,
+    /// Number of the report within its incarnation; only grows.
+    pub number: u64,
+    /// The plan that was applied when the counts were read.
+    pub seq: u64,
+    /// Whether the local controller had observed it.
+    pub observed: bool,
+    /// Pulls running.
+    pub active: u32,
+    /// Nodes that have not finished, running ones included.
+    pub left: u32,
+}
+
+/// One cluster as the round sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotCluster {
+    /// Settles ties.
+    pub rank: u64,
+    /// Whether it is heard.
+    pub reach: SlotReach,
+    /// Nodes to serve, where no report tells.
+    pub nodes: u32,
+}
+
+/// Whether a cluster's slots can be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotReach {
+    /// It is heard.
+    Heard,
+    /// It is not: the slots it may be using stay held.
+    Offline,
+    /// It is lost: what it holds is free.
+    Lost,
+}
+
+impl SlotRow {
+    /// The line of a cluster that was never given anything.
+    pub fn new(cluster: ClusterName) -> Self {
+        Self { cluster, seq: 0, slots: Column::default(), report: None, acknowledged: false }
+    }
+
+    /// Takes a report, unless it is not newer than the last one.
+    pub fn take(&mut self, report: SlotReport) {
+        if self.report.is_some_and(|it| (report.incarnation, report.number) <= (it.incarnation, it.number)) {
+            return;
+        }
+        self.report = Some(report);
+        self.acknowledged = report.seq == self.seq && report.observed;
+        if self.acknowledged {
+            self.slots.acknowledge(report.active);
+        }
+    }
+}
+
+/// Plans one round of pulls: the rows to save, and the places of those whose slots changed, shrinking ones first.
+///
+/// Pulls still running count until a report shows them over, so the sum over the fleet never passes `parallelism`.
+pub fn plan_slots(
+    parallelism: u32,
+    clusters: &[SlotCluster],
+    rows: &[SlotRow],
+) -> (Vec<SlotRow>, Vec<usize>) {
+    let pullers: Vec<Puller> = clusters.iter().zip(rows).map(|(cluster, row)| puller(cluster, row)).collect();
+    let goals = pulls::share(parallelism, &pullers);
+    let mut rows = rows.to_vec();
+    let exposed: i64 = clusters
+        .iter()
+        .zip(&rows)
+        .filter(|(cluster, _)| cluster.reach != SlotReach::Lost)
+        .map(|(_, row)| i64::from(row.slots.exposure))
+        .sum();
+    let mut spare = i64::from(parallelism) - exposed;
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|it| (clusters[*it].rank, *it));
+    let (mut shrinking, mut growing) = (Vec::new(), Vec::new());
+    for place in order {
+        if clusters[place].reach != SlotReach::Heard {
+            continue;
+        }
+        let row = &mut rows[place];
+        let covered = i64::from(row.slots.exposure);
+        let most = (covered + spare).max(i64::from(row.slots.grant));
+        let slots = i64::from(goals[place]).min(most) as u32;
+        if slots == row.slots.grant && row.seq > 0 {
+            continue;
+        }
+        spare -= (i64::from(slots) - covered).max(0);
+        if slots > row.slots.grant {
+            growing.push(place)
+        } else {
+            shrinking.push(place)
+        }
+        row.slots.write(slots);
+        row.seq += 1;
+        row.acknowledged = false;
+    }
+    shrinking.append(&mut growing);
+    (rows, shrinking)
+}
+
+fn puller(cluster: &SlotCluster, row: &SlotRow) -> Puller {
+    Puller {
+        name: row.cluster.clone(),
+        rank: cluster.rank,
+        nodes_left: row.report.map_or(cluster.nodes, |it| it.left),
+        granted: row.slots.grant,
+        slots: match cluster.reach {
+            SlotReach::Heard => Slots::Free,
+            SlotReach::Offline => Slots::Held(row.slots.exposure),
+            SlotReach::Lost => Slots::Held(0),
+        },
+    }
+}
