@@ -4,8 +4,9 @@ use super::{Candidate, Error, Request, State, WhenShort, slot::Slot};
 use crate::reason::Limit;
 
 /// The clusters as slots, tier by tier, each tier by rank. The name settles equal ranks, so that the order of the
-/// request never matters. `current` says what each cluster of the request has.
-pub(super) fn slots(request: &Request, current: impl Fn(usize) -> u32) -> Result<Vec<Slot>, Error> {
+/// request never matters. `now` says what each cluster of the request
+/// has and how much of that is named for deletion.
+pub(super) fn slots(request: &Request, now: impl Fn(usize) -> (u32, u32)) -> Result<Vec<Slot>, Error> {
     let clusters = &request.clusters;
     let mut order: Vec<(u32, u64, u32)> =
         clusters.iter().enumerate().map(|(place, it)| (it.tier, it.rank, place as u32)).collect();
@@ -22,12 +23,12 @@ pub(super) fn slots(request: &Request, current: impl Fn(usize) -> u32) -> Result
     }
     let slot = |it: &(u32, u64, u32)| {
         let place = it.2 as usize;
-        slot(&clusters[place], it.2, current(place), request.when_short)
+        slot(&clusters[place], it.2, now(place), request.when_short)
     };
     Ok(order.iter().map(slot).collect())
 }
 
-fn slot(cluster: &Candidate, place: u32, current: u32, when_short: WhenShort) -> Slot {
+fn slot(cluster: &Candidate, place: u32, (current, named): (u32, u32), when_short: WhenShort) -> Slot {
     let (low, high, limit) = bounds(cluster, current);
     let may_overcommit = cluster.state == State::Ready && when_short == WhenShort::Overcommit;
     Slot {
@@ -39,7 +40,7 @@ fn slot(cluster: &Candidate, place: u32, current: u32, when_short: WhenShort) ->
         reach: if may_overcommit { cluster.max.unwrap_or(u32::MAX) } else { high },
         fit: cluster.fit.unwrap_or(u32::MAX),
         current,
-        named: cluster.named_for_deletion,
+        named,
         is_frozen: matches!(limit, Limit::Offline | Limit::Unsupported) && low == high && high == current,
         limit,
         ..Slot::default()

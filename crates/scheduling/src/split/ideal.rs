@@ -43,14 +43,16 @@ pub(super) fn solve(
     left
 }
 
-/// Every cluster that is full by its own word is filled first and may be filled beyond it.
+/// The fleet is short: clusters that are full by their own word stay full, and may be filled beyond it.
 fn widen(slots: &mut [Slot]) {
-    for slot in slots.iter_mut().filter(|it| it.reach > it.high) {
+    for slot in slots.iter_mut() {
         if slot.ideal == slot.high {
             slot.low = slot.high;
         }
-        slot.high = slot.reach;
-        slot.limit = if slot.high == u32::MAX { Limit::None } else { Limit::Max(slot.high) };
+        if slot.reach > slot.high {
+            slot.high = slot.reach;
+            slot.limit = if slot.high == u32::MAX { Limit::None } else { Limit::Max(slot.high) };
+        }
     }
 }
 

@@ -217,16 +217,18 @@ pub struct Row {
 /// Divides the replicas of one object.
 pub fn plan(request: &Request) -> Result<Answer, Error> {
     check::check(request)?;
-    let mut plan = once(request, |it| request.clusters[it].current)?;
+    let now = |it: usize| (request.clusters[it].current, request.clusters[it].named_for_deletion);
+    let mut plan = once(request, now)?;
     if request.spread.is_empty() && request.mode != Mode::Aggregated {
         return Ok(plan.answer(request));
     }
 
-    // Which groups and clusters are used depends on which are in use, so an answer may let the next round choose
+    // Which groups and clusters are chosen depends on which are in use, so an answer may let the next round choose
     // differently. What the rounds come to is what is answered: planning twice must not move anything twice.
     for _ in 0..ROUNDS {
         let results = plan.results();
-        let next = once(request, |it| results[it])?;
+        // Pods that were named are gone by then.
+        let next = once(request, |it| (results[it], 0))?;
         if next.results() == results {
             break;
         }
@@ -235,12 +237,13 @@ pub fn plan(request: &Request) -> Result<Answer, Error> {
     Ok(plan.answer(request))
 }
 
-/// Rounds in which the choice of groups and clusters must come to rest. Two or three are usual.
+/// Rounds in which plans must come to rest. Two or three are usual.
 const ROUNDS: usize = 8;
 
-/// Goes through the rules once, with `current` as what each cluster of the request has.
-fn once(request: &Request, current: impl Fn(usize) -> u32) -> Result<slot::Plan, Error> {
-    let mut slots = bounds::slots(request, current)?;
+/// Goes through the rules once, with `now` as what each cluster of the request has and how much of it is named for
+/// deletion.
+fn once(request: &Request, now: impl Fn(usize) -> (u32, u32)) -> Result<slot::Plan, Error> {
+    let mut slots = bounds::slots(request, now)?;
     if request.clusters.iter().all(|it| it.state == State::Excluded) {
         return Ok(slot::kept(slots, request.replicas));
     }

@@ -164,7 +164,10 @@ fn cluster(seed: u64, index: usize, waves: u32) -> Cluster {
 /// What the request looks like once its answer has been carried out.
 pub(crate) fn carried_out(request: &Request, replicas: &[u32]) -> Request {
     let mut request = request.clone();
-    request.clusters.iter_mut().zip(replicas).for_each(|(it, replicas)| it.current = *replicas);
+    for (it, replicas) in request.clusters.iter_mut().zip(replicas) {
+        // Pods that were named have been deleted.
+        (it.current, it.named_for_deletion) = (*replicas, 0);
+    }
     request
 }
 

@@ -74,11 +74,13 @@ pub(crate) fn plan(request: &Request) -> (Vec<u32>, Vec<u32>) {
     let caps = if left > 0 { soft_lifted } else { caps };
     left = give(request, &mut rows, &caps, left);
     if left > 0 && request.when_short == WhenShort::Overcommit {
-        for row in rows.iter_mut().filter(|it| clusters[it.place].state == State::Ready) {
-            if row.ideal == row.high && row.max > row.high {
+        for row in rows.iter_mut() {
+            if row.ideal == row.high {
                 row.low = row.high;
             }
-            row.high = row.max;
+            if clusters[row.place].state == State::Ready {
+                row.high = row.max;
+            }
         }
         give(request, &mut rows, &caps, left);
     }
