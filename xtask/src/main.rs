@@ -1,5 +1,6 @@
 //! `cargo xtask`: everything a developer, CI or a first-time user runs.
 
+mod bench;
 mod cluster;
 mod crds;
 mod test;
@@ -26,6 +27,8 @@ enum Command {
     Up(up::Arguments),
     /// Run the tests, ring by ring; ends with `N passed, N failed, N skipped`
     Test(test::Arguments),
+    /// Measure, and print tables
+    Bench(bench::Arguments),
     /// Write the files generated from the types: config/crd
     Crds {
         /// Write nothing; fail and name the files that differ
@@ -59,6 +62,7 @@ fn main() -> Result<()> {
         Command::Cluster(command) => cluster::run(&command),
         Command::Up(arguments) => up::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Crds { check } => crds::run(check),
         Command::LabHold { name } => cluster::hold(&name),
         Command::LabKeep { folder, until_taken_down } => {
@@ -73,4 +77,9 @@ fn main() -> Result<()> {
 /// The top of this checkout.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The cargo that runs this program.
+fn cargo() -> std::process::Command {
+    std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -57,7 +57,7 @@ impl fmt::Display for Tally {
 
 /// Cargo, with the wanted number of cases for property tests.
 pub(super) fn cargo(cases: Option<u32>) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = crate::cargo();
     if let Some(cases) = cases {
         cargo.env("FLEET_CASES", cases.to_string());
     }

@@ -37,8 +37,11 @@ fn empty(world: &Arc<Shared>, member: &Arc<Member>, name: String) {
         let state = server.state();
         for resource in state.registry.stored().filter(|it| it.namespaced) {
             let Some(table) = state.store.table(&resource.qualified()) else { continue };
-            let root =
-                if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
+            let root = if resource.group.is_empty() {
+                "/api".to_owned()
+            } else {
+                format!("/apis/{}", resource.group)
+            };
             for object in table.range(&name, None) {
                 let plural = &resource.plural;
                 left.push(format!("{root}/{}/namespaces/{name}/{plural}/{}", resource.version, object.name));

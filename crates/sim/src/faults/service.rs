@@ -21,12 +21,7 @@ use tower::{BoxError, Service};
 use super::{Fate, Link, stream::SimBody};
 use crate::{
     seed::Seed,
-    server::{
-        Answer,
-        request::ApiRequest,
-        status::Failure,
-        watch::WatchSession,
-    },
+    server::{Answer, request::ApiRequest, status::Failure, watch::WatchSession},
     world::{Life, Member, Shared},
 };
 
@@ -232,7 +227,11 @@ fn refusal(code: u16, request: &ApiRequest) -> Answer {
     let failure = match code {
         409 => {
             let path = &request.path;
-            let kind = if path.group.is_empty() { path.plural.clone() } else { format!("{}.{}", path.plural, path.group) };
+            let kind = if path.group.is_empty() {
+                path.plural.clone()
+            } else {
+                format!("{}.{}", path.plural, path.group)
+            };
             let message = format!(
                 "Operation cannot be fulfilled on {kind} {:?}: the object has been modified; please apply your \
                  changes to the latest version and try again",
@@ -247,7 +246,11 @@ fn refusal(code: u16, request: &ApiRequest) -> Answer {
             Failure { details, ..Failure::plain(429, "TooManyRequests", message) }
         }
         503 => Failure::plain(503, "ServiceUnavailable", "apiserver not ready"),
-        504 => Failure::plain(504, "Timeout", "request did not complete within requested timeout - context deadline exceeded"),
+        504 => Failure::plain(
+            504,
+            "Timeout",
+            "request did not complete within requested timeout - context deadline exceeded",
+        ),
         _ => Failure::internal("etcdserver: request timed out"),
     };
     Answer::json(code, &failure.body())
@@ -272,7 +275,8 @@ fn plain(answer: &Answer) -> Response<SimBody> {
         Answer::Body { code, body } => (*code, body.clone()),
         Answer::Watch(_) => (500, Bytes::new()),
     };
-    let mut response = Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json");
+    let mut response =
+        Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json");
     if code == 429 {
         response = response.header(http::header::RETRY_AFTER, "1");
     }

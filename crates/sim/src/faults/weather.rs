@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{seed::{Chance, Seed}, server::request::ApiRequest};
+use crate::{
+    seed::{Chance, Seed},
+    server::request::ApiRequest,
+};
 
 /// Chances for each request and each watch, and how long things take.
 #[derive(Debug, Clone, PartialEq)]

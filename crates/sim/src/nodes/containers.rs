@@ -71,7 +71,16 @@ pub(super) enum Restart {
 impl ContainerRun {
     pub(super) fn new(name: &str, image: &str) -> Self {
         let (name, image) = (name.to_owned(), image.to_owned());
-        Self { name, image, restarts: 0, id: None, state: State::New, last: None, crashes: 0, forced_ready: None }
+        Self {
+            name,
+            image,
+            restarts: 0,
+            id: None,
+            state: State::New,
+            last: None,
+            crashes: 0,
+            forced_ready: None,
+        }
     }
 
     /// Moves on as far as time allows, towards the image that is wanted.
@@ -152,7 +161,13 @@ impl ContainerRun {
     fn run(&mut self, around: &Surroundings<'_>) -> State {
         let image = self.image_behaviour(around.behaviour);
         let draw = self.draw(around);
-        let id = format!("{:016x}{:016x}{:016x}{:016x}", draw.bits(), draw.at(1).bits(), draw.at(2).bits(), draw.at(3).bits());
+        let id = format!(
+            "{:016x}{:016x}{:016x}{:016x}",
+            draw.bits(),
+            draw.at(1).bits(),
+            draw.at(2).bits(),
+            draw.at(3).bits()
+        );
         self.id = Some(format!("containerd://{id}"));
         let ready = match (image.never_ready, image.ready, around.probe_delay) {
             (true, _, _) => None,

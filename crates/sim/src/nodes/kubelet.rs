@@ -51,7 +51,10 @@ impl PodRun {
     }
 
     pub(super) fn all_started(&self) -> bool {
-        self.containers.iter().all(|it| !matches!(it.state, State::New | State::Creating { .. } | State::NoImage { .. }) || it.restarts > 0)
+        self.containers.iter().all(|it| {
+            !matches!(it.state, State::New | State::Creating { .. } | State::NoImage { .. })
+                || it.restarts > 0
+        })
     }
 }
 
@@ -159,14 +162,17 @@ impl Nodes {
         // A pod that was marked with no time left and still has a finalizer has nothing left to run.
         let images: BTreeSet<String> = self.entries.get(&run.node)?.images.clone();
         run.started.get_or_insert_with(|| wall.to_owned());
-        let around = |container: &Value, has: bool| surroundings(&self.behaviour, seed, now, wall, pod, container, has);
+        let around = |container: &Value, has: bool| {
+            surroundings(&self.behaviour, seed, now, wall, pod, container, has)
+        };
 
         let deleting = !pod["metadata"]["deletionTimestamp"].is_null();
         if deleting {
             let ends = *run.ends.get_or_insert_with(|| {
                 let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
                 let around = around(&Value::Null, true);
-                let slowest = run.containers.iter().map(|it| it.stop_time(&around) + pre_stop(pod, &it.name)).max();
+                let slowest =
+                    run.containers.iter().map(|it| it.stop_time(&around) + pre_stop(pod, &it.name)).max();
                 now + slowest.unwrap_or_default().min(Duration::from_secs(grace))
             });
             // A second delete may have shortened the grace period.
@@ -241,7 +247,8 @@ fn surroundings<'a>(
 ) -> Surroundings<'a> {
     let seconds = |probe: &str| container[probe]["initialDelaySeconds"].as_u64().unwrap_or(0);
     let probed = container["readinessProbe"].is_object() || container["startupProbe"].is_object();
-    let probe_delay = probed.then(|| Duration::from_secs(seconds("readinessProbe").max(seconds("startupProbe"))));
+    let probe_delay =
+        probed.then(|| Duration::from_secs(seconds("readinessProbe").max(seconds("startupProbe"))));
     let restart = match pod["spec"]["restartPolicy"].as_str() {
         Some("Never") => Restart::Never,
         Some("OnFailure") => Restart::OnFailure,

@@ -121,7 +121,8 @@ impl Nodes {
         let Some(entry) = self.entries.get_mut(node) else { return false };
         let request = scheduler::request_of(value);
         entry.take(&request);
-        let address = format!("10.{}.{}.{}", entry.number / 250, entry.number % 250, 2 + entry.admitted % 250);
+        let address =
+            format!("10.{}.{}.{}", entry.number / 250, entry.number % 250, 2 + entry.admitted % 250);
         entry.admitted += 1;
         self.runs.insert(pod.uid.clone(), PodRun::new(pod, node, address, request));
         true

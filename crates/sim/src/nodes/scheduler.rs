@@ -86,8 +86,10 @@ pub(super) fn request_of(pod: &Value) -> Request {
         milli(text).unwrap_or(0)
     };
     let total = |name: &str| {
-        let sum: i64 = pod["spec"]["containers"].as_array().into_iter().flatten().map(|it| read(it, name)).sum();
-        let init = pod["spec"]["initContainers"].as_array().into_iter().flatten().map(|it| read(it, name)).max();
+        let sum: i64 =
+            pod["spec"]["containers"].as_array().into_iter().flatten().map(|it| read(it, name)).sum();
+        let init =
+            pod["spec"]["initContainers"].as_array().into_iter().flatten().map(|it| read(it, name)).max();
         sum.max(init.unwrap_or(0))
     };
     Request { cpu: total("cpu"), memory: total("memory"), pods: 1 }
@@ -146,7 +148,8 @@ fn missing_claim(server: &Cluster, pod: &Value) -> Option<String> {
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let claims = volumes.into_iter().filter_map(|it| it["persistentVolumeClaim"]["claimName"].as_str());
-    let missing = claims.into_iter().find(|it| server.get("persistentvolumeclaims", namespace, it).is_none())?;
+    let missing =
+        claims.into_iter().find(|it| server.get("persistentvolumeclaims", namespace, it).is_none())?;
     Some(format!("persistentvolumeclaim {missing:?} not found"))
 }
 

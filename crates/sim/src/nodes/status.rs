@@ -108,8 +108,12 @@ fn state(run: &ContainerRun) -> Value {
         State::NoImage { .. } => {
             waiting("ImagePullBackOff", &format!("Back-off pulling image {:?}", run.image))
         }
-        State::Running { wall, .. } | State::Replacing { wall, .. } => json!({"running": {"startedAt": wall}}),
-        State::Waiting { .. } => waiting("CrashLoopBackOff", &format!("back-off restarting failed container={}", run.name)),
+        State::Running { wall, .. } | State::Replacing { wall, .. } => {
+            json!({"running": {"startedAt": wall}})
+        }
+        State::Waiting { .. } => {
+            waiting("CrashLoopBackOff", &format!("back-off restarting failed container={}", run.name))
+        }
         State::Done(ended) => json!({"terminated": terminated(ended)}),
     }
 }
@@ -145,7 +149,8 @@ fn conditions(pod: &Value, run: &PodRun, now: Duration, wall: &str) -> Value {
         let status = if holds { "True" } else { "False" };
         let before = old.iter().find(|it| it["type"] == kind);
         let same = before.is_some_and(|it| it["status"] == status);
-        let since = before.filter(|_| same).map_or_else(|| json!(wall), |it| it["lastTransitionTime"].clone());
+        let since =
+            before.filter(|_| same).map_or_else(|| json!(wall), |it| it["lastTransitionTime"].clone());
         let mut condition =
             json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
         if !holds {
@@ -164,7 +169,9 @@ fn conditions(pod: &Value, run: &PodRun, now: Duration, wall: &str) -> Value {
     put("Initialized", initialized, ("ContainersNotInitialized", String::new()));
     put("ContainersReady", containers_ready, not_ready.clone());
     match (containers_ready, closed_gates(pod, &old)) {
-        (true, gates) if !gates.is_empty() => put("Ready", false, ("ReadinessGatesNotReady", gates.join(", "))),
+        (true, gates) if !gates.is_empty() => {
+            put("Ready", false, ("ReadinessGatesNotReady", gates.join(", ")))
+        }
         (ready, _) => put("Ready", ready, not_ready),
     }
     put("PodScheduled", true, ("", String::new()));

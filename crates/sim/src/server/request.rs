@@ -162,7 +162,8 @@ impl Query {
                 if value.is_empty() {
                     return Ok(None);
                 }
-                let cause = || Failure::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax"));
+                let cause =
+                    || Failure::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax"));
                 value.parse().map(Some).map_err(|_| cause())
             };
             match key.as_ref() {

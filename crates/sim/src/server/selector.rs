@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn every_form_of_label_selector_is_understood() {
         let accepts = |text: &str| Filter::parse(Some(text), None).unwrap().accepts(&pod());
-        for text in ["app", "app=web", "app==web", "app in (web, db)", "!gone", "gone!=x", "tier>2", "tier<4"] {
+        for text in ["app", "app=web", "app==web", "app in (web, db)", "!gone", "gone!=x", "tier>2", "tier<4"]
+        {
             assert!(accepts(text), "{text}");
         }
         for text in ["!app", "app!=web", "app notin (web)", "gone", "app=web,tier=4", "tier>3", "app>1"] {

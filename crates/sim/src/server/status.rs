@@ -101,7 +101,8 @@ impl Failure {
 
     /// 409 for an old `resourceVersion`.
     pub fn stale(resource: &Resource, name: &str) -> Self {
-        let cause = "the object has been modified; please apply your changes to the latest version and try again";
+        let cause =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, cause)
     }
 
@@ -116,8 +117,11 @@ impl Failure {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut texts: Vec<String> = Vec::new();
         for it in &errors {
-            let text =
-                if it.field.is_empty() { it.message.clone() } else { format!("{}: {}", it.field, it.message) };
+            let text = if it.field.is_empty() {
+                it.message.clone()
+            } else {
+                format!("{}: {}", it.field, it.message)
+            };
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -152,7 +156,10 @@ impl Failure {
     /// 500.
     pub fn internal(cause: &str) -> Self {
         let message = format!("Internal error occurred: {cause}");
-        Self { details: json!({"causes": [{"message": cause}]}), ..Self::plain(500, "InternalError", message) }
+        Self {
+            details: json!({"causes": [{"message": cause}]}),
+            ..Self::plain(500, "InternalError", message)
+        }
     }
 
     /// The Status object.

@@ -169,7 +169,8 @@ impl WatchSession {
 
     /// What a write means to this watch: objects enter and leave with the filter.
     fn line_of(&self, state: &State, record: &Record) -> Option<WatchLine> {
-        let inside = |it: &Arc<Stored>| self.plan.namespace.is_empty() || *it.namespace == *self.plan.namespace;
+        let inside =
+            |it: &Arc<Stored>| self.plan.namespace.is_empty() || *it.namespace == *self.plan.namespace;
         if !inside(&record.object) {
             return None;
         }

@@ -51,11 +51,7 @@ impl Drop for Report {
 
 impl World {
     /// Checks a rule after every write to any cluster. The first break ends [`run`].
-    pub fn invariant(
-        &self,
-        name: &str,
-        rule: impl Fn(&World) -> Result<(), String> + Send + Sync + 'static,
-    ) {
+    pub fn invariant(&self, name: &str, rule: impl Fn(&World) -> Result<(), String> + Send + Sync + 'static) {
         let rule: Arc<Invariant> = Arc::new(Box::new(rule));
         lock(&self.shared.invariants).push((name.to_owned(), rule));
     }

@@ -54,7 +54,11 @@ pub(crate) struct Life {
 
 impl World {
     /// Starts a process. It runs until it is crashed, and then again.
-    pub fn process<F>(&self, name: &str, body: impl Fn(ProcessContext) -> F + Send + Sync + 'static) -> Process
+    pub fn process<F>(
+        &self,
+        name: &str,
+        body: impl Fn(ProcessContext) -> F + Send + Sync + 'static,
+    ) -> Process
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -81,8 +85,12 @@ async fn supervise(world: std::sync::Weak<Shared>, state: Arc<ProcessState>, bod
         let incarnation = state.starts.fetch_add(1, Ordering::Relaxed) + 1;
         shared.write_log(format_args!("process {} starts for the {incarnation}. time", state.name));
         let life = Arc::new(AtomicBool::new(true));
-        let context =
-            ProcessContext { world: World { shared }, process: state.clone(), life: life.clone(), incarnation };
+        let context = ProcessContext {
+            world: World { shared },
+            process: state.clone(),
+            life: life.clone(),
+            incarnation,
+        };
         let ended = tokio::select! {
             biased;
             () = state.kill.notified() => false,

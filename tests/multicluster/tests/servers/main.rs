@@ -1,3 +1,4 @@
 //! Ring 3: real API servers.
 
+mod conversion;
 mod crds;

@@ -60,7 +60,8 @@ impl Manager {
     /// As conflict messages name it.
     pub fn shown(&self) -> String {
         let Writer { name, api_version, subresource, operation: _ } = &self.writer;
-        let through = if subresource.is_empty() { String::new() } else { format!(" with subresource {subresource:?}") };
+        let through =
+            if subresource.is_empty() { String::new() } else { format!(" with subresource {subresource:?}") };
         format!("{name:?}{through} using {api_version}")
     }
 

@@ -10,11 +10,7 @@ use serde_json::{Value, json};
 pub use managers::{Manager, Managers, Operation, Writer};
 pub use set::FieldSet;
 
-use crate::server::{
-    object::remove,
-    schema::Shape,
-    status::Failure,
-};
+use crate::server::{object::remove, schema::Shape, status::Failure};
 
 /// Applies `applied` to `live` for one manager. `live` is an empty object when there is none yet.
 ///

@@ -52,8 +52,7 @@ fn changing_what_another_owns_is_a_conflict_unless_forced() {
     assert_eq!(failure.details["causes"][0]["field"], ".data.x");
 
     let forced = json!({"data": {"x": "2"}});
-    let (live, managers) =
-        apply(Shape::root(None), &live, &forced, &managers, &applier("b"), true).unwrap();
+    let (live, managers) = apply(Shape::root(None), &live, &forced, &managers, &applier("b"), true).unwrap();
     assert_eq!(live["data"]["x"], "2");
     let rows = managers.write(&none, "now");
     assert_eq!(rows.as_array().map(Vec::len), Some(1), "a owns nothing any more: {rows}");
@@ -67,7 +66,10 @@ fn an_update_takes_ownership_and_makes_the_next_apply_conflict() {
     let managers = track(Shape::root(None), &live, &new, &managers, &updater("kubectl"));
     let failure = apply_as("a", &new, &managers, json!({"data": {"x": "1"}})).unwrap_err();
     assert_eq!(failure.reason, "Conflict");
-    assert!(apply_as("a", &new, &managers, json!({"data": {"x": "9"}})).is_ok(), "the same value is no conflict");
+    assert!(
+        apply_as("a", &new, &managers, json!({"data": {"x": "9"}})).is_ok(),
+        "the same value is no conflict"
+    );
 }
 
 #[test]
@@ -82,7 +84,8 @@ fn list_items_belong_to_whoever_named_them() {
 
     let third = json!({"spec": {"containers": [container("a", "1")]}});
     let (live, _) = apply_as("one", &live, &managers, third).unwrap();
-    let names: Vec<&Value> = live["spec"]["containers"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    let names: Vec<&Value> =
+        live["spec"]["containers"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(names, ["a", "c"]);
 }
 

@@ -58,7 +58,13 @@ fn merge_value(shape: Shape<'_>, path: [&str; 2], target: &mut Value, patch: &Va
     }
 }
 
-fn merge_member(shape: Shape<'_>, path: [&str; 2], members: &mut Map<String, Value>, name: &str, value: &Value) {
+fn merge_member(
+    shape: Shape<'_>,
+    path: [&str; 2],
+    members: &mut Map<String, Value>,
+    name: &str,
+    value: &Value,
+) {
     match value {
         Value::Null => {
             members.remove(name);
@@ -115,7 +121,9 @@ fn merge_keyed(shape: Shape<'_>, path: [&str; 2], items: &mut Vec<Value>, patch:
 }
 
 fn merge_key(shape: Shape<'_>, path: [&str; 2]) -> Option<String> {
-    let known = MERGE_KEYS.iter().find(|(parent, field, _)| *field == path[1] && (*parent == "*" || *parent == path[0]));
+    let known = MERGE_KEYS
+        .iter()
+        .find(|(parent, field, _)| *field == path[1] && (*parent == "*" || *parent == path[0]));
     if let Some((_, _, key)) = known.filter(|row| row.0 != "*" || path[0] != "spec") {
         return Some((*key).to_owned());
     }
@@ -141,7 +149,11 @@ fn sort_by_order(items: &mut [Value], order: &[Value], key: Option<&str>) {
 }
 
 fn without_directives(members: &Map<String, Value>) -> Map<String, Value> {
-    members.iter().filter(|(name, _)| !name.starts_with('$')).map(|(name, it)| (name.clone(), it.clone())).collect()
+    members
+        .iter()
+        .filter(|(name, _)| !name.starts_with('$'))
+        .map(|(name, it)| (name.clone(), it.clone()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -158,7 +170,8 @@ mod tests {
     #[test]
     fn conditions_merge_by_type() {
         let pod = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "X", "status": "1"}]}});
-        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "New"}]}});
+        let patch =
+            json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "New"}]}});
         let expected = json!({"status": {"conditions": [
             {"type": "Ready", "status": "False"}, {"type": "X", "status": "1"}, {"type": "New"},
         ]}});
@@ -168,7 +181,8 @@ mod tests {
     #[test]
     fn containers_merge_by_name_and_delete_by_directive() {
         let pod = json!({"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}});
-        let patch = json!({"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "b", "$patch": "delete"}]}});
+        let patch =
+            json!({"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "b", "$patch": "delete"}]}});
         assert_eq!(patched(pod, patch), json!({"spec": {"containers": [{"name": "a", "image": "2"}]}}));
     }
 
@@ -190,14 +204,17 @@ mod tests {
             "labels": {"a": null},
             "ownerReferences": [{"uid": "1", "$patch": "delete"}, {"uid": "2", "name": "y"}],
         }});
-        let expected = json!({"metadata": {"labels": {"b": "2"}, "ownerReferences": [{"uid": "2", "name": "y"}]}});
+        let expected =
+            json!({"metadata": {"labels": {"b": "2"}, "ownerReferences": [{"uid": "2", "name": "y"}]}});
         assert_eq!(patched(object, patch), expected);
     }
 
     #[test]
     fn lists_without_a_key_are_replaced() {
-        let pod = json!({"spec": {"tolerations": [{"key": "a"}], "containers": [{"name": "a", "args": ["1"]}]}});
-        let patch = json!({"spec": {"tolerations": [{"key": "b"}], "containers": [{"name": "a", "args": ["2"]}]}});
+        let pod =
+            json!({"spec": {"tolerations": [{"key": "a"}], "containers": [{"name": "a", "args": ["1"]}]}});
+        let patch =
+            json!({"spec": {"tolerations": [{"key": "b"}], "containers": [{"name": "a", "args": ["2"]}]}});
         assert_eq!(patched(pod, patch.clone()), patch);
     }
 }

@@ -48,7 +48,13 @@ const KINDS: &[(&str, &str, &str, &str, &str)] = &[
         "validatingwebhookconfigurations",
         "g",
     ),
-    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "g"),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        "g",
+    ),
     ("apiregistration.k8s.io", "v1", "APIService", "apiservices", "s"),
 ];
 

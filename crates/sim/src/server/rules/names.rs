@@ -25,10 +25,7 @@ with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', reg
 pub fn is_dns_label(text: &str) -> bool {
     let inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
     let edge = |it: Option<u8>| it.is_some_and(|it| inner(it) && it != b'-');
-    text.len() <= 63
-        && text.bytes().all(inner)
-        && edge(text.bytes().next())
-        && edge(text.bytes().next_back())
+    text.len() <= 63 && text.bytes().all(inner) && edge(text.bytes().next()) && edge(text.bytes().next_back())
 }
 
 /// Whether `text` may be a host name.
@@ -54,7 +51,11 @@ pub(super) fn validate_metadata(resource: &Resource, object: &Value) -> Vec<Fiel
             errors.push(FieldError::invalid("metadata.labels", &json!(key), QUALIFIED));
         }
         if value.len() > 63 {
-            errors.push(FieldError::invalid("metadata.labels", &json!(value), "must be no more than 63 bytes"));
+            errors.push(FieldError::invalid(
+                "metadata.labels",
+                &json!(value),
+                "must be no more than 63 bytes",
+            ));
         } else if !is_word(value) && !value.is_empty() {
             errors.push(FieldError::invalid("metadata.labels", &json!(value), LABEL_VALUE));
         }
@@ -95,7 +96,11 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
     let controllers: Vec<&Value> = owner_references(object).filter(|it| it["controller"] == true).collect();
     if let [first, second, ..] = controllers.as_slice() {
         let shown = |owner: &Value| {
-            format!("{}/{}", owner["kind"].as_str().unwrap_or_default(), owner["name"].as_str().unwrap_or_default())
+            format!(
+                "{}/{}",
+                owner["kind"].as_str().unwrap_or_default(),
+                owner["name"].as_str().unwrap_or_default()
+            )
         };
         let detail = format!(
             "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",

@@ -62,9 +62,12 @@ fn default_container(container: &mut Value) {
     }
     for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
         if container[probe].is_object() {
-            for (field, value) in
-                [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-            {
+            for (field, value) in [
+                ("timeoutSeconds", 1),
+                ("periodSeconds", 10),
+                ("successThreshold", 1),
+                ("failureThreshold", 3),
+            ] {
                 set_default(container, &[probe, field], json!(value));
             }
             if container[probe]["httpGet"].is_object() {
@@ -117,7 +120,11 @@ pub(super) fn validate(spec: &Value, path: &str) -> Vec<FieldError> {
             None | Some("") => errors.push(FieldError::required(format!("{at}.name"), "")),
             Some(name) if seen.contains(&name) => {
                 let message = format!("Duplicate value: {name:?}");
-                errors.push(FieldError { reason: "FieldValueDuplicate", message, field: format!("{at}.name") });
+                errors.push(FieldError {
+                    reason: "FieldValueDuplicate",
+                    message,
+                    field: format!("{at}.name"),
+                });
             }
             Some(name) => seen.push(name),
         }
@@ -150,11 +157,14 @@ pub(super) fn validate_change(object: &Value, old: &Value) -> Option<FieldError>
 
 /// The quality-of-service class that requests and limits give a pod.
 pub fn qos_class(spec: &Value) -> &'static str {
-    let containers = || ["initContainers", "containers"].into_iter().flat_map(|it| spec[it].as_array().into_iter().flatten());
+    let containers = || {
+        ["initContainers", "containers"].into_iter().flat_map(|it| spec[it].as_array().into_iter().flatten())
+    };
     let values = |member: &str| -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for container in containers() {
-            for name in container["resources"][member].as_object().into_iter().flatten().map(|(name, _)| name) {
+            for name in container["resources"][member].as_object().into_iter().flatten().map(|(name, _)| name)
+            {
                 if name == "cpu" || name == "memory" {
                     *counts.entry(name.clone()).or_insert(0) += 1;
                 }

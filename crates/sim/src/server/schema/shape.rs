@@ -118,7 +118,9 @@ impl<'a> Shape<'a> {
         match self {
             Self::Builtin { path, depth } => Self::Builtin { path: [path[1], name], depth: depth + 1 },
             // Metadata is the same everywhere, and schemas do not describe it.
-            Self::Schema(schema) if name == "metadata" && schema["properties"]["metadata"]["properties"].is_null() => {
+            Self::Schema(schema)
+                if name == "metadata" && schema["properties"]["metadata"]["properties"].is_null() =>
+            {
                 Self::Builtin { path: ["", "metadata"], depth: 1 }
             }
             Self::Schema(schema) => {

@@ -58,7 +58,9 @@ fn has_type(schema: &Value, value: &Value) -> bool {
         Some("string") => value.is_string(),
         Some("boolean") => value.is_boolean(),
         Some("number") => value.is_number(),
-        Some("integer") => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|it| it.fract() == 0.0),
+        Some("integer") => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|it| it.fract() == 0.0)
+        }
         Some(_) => true,
     }
 }

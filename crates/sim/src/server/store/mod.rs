@@ -162,8 +162,7 @@ impl Store {
     ) {
         let (retention, version) = (self.retention, self.version);
         let table = self.table_mut(table);
-        let record =
-            Record { version, at, happened, object: object.clone(), previous: previous.clone() };
+        let record = Record { version, at, happened, object: object.clone(), previous: previous.clone() };
         table.history.push(record, retention);
         table.newest.send_replace(version);
         let change = Change { table: table.name.clone(), happened, object, previous };

@@ -18,7 +18,9 @@ pub(super) fn evict(call: &mut Call<'_>) -> Result<Answer, Failure> {
         .map_err(|error| Failure::bad_request(error.to_string()))?;
     let options: DeleteOptions = match &eviction["deleteOptions"] {
         Value::Null => DeleteOptions::default(),
-        given => serde_json::from_value(given.clone()).map_err(|error| Failure::bad_request(error.to_string()))?,
+        given => {
+            serde_json::from_value(given.clone()).map_err(|error| Failure::bad_request(error.to_string()))?
+        }
     };
     let existing = call.existing()?;
     let pod = existing.value();
@@ -29,14 +31,16 @@ pub(super) fn evict(call: &mut Call<'_>) -> Result<Answer, Failure> {
     if !call.request.query.dry_run {
         delete_object(call, &existing, &options)?;
     }
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(Answer::json(201, &status))
 }
 
 fn check_budgets(call: &Call<'_>, existing: &Stored, pod: &Value) -> Result<(), Failure> {
     let store = &call.state.store;
     let Some(budgets) = store.table("poddisruptionbudgets.policy") else { return Ok(()) };
-    let mut covering = budgets.range(&existing.namespace, None).map(|it| it.value()).filter(|it| selects(it, pod));
+    let mut covering =
+        budgets.range(&existing.namespace, None).map(|it| it.value()).filter(|it| selects(it, pod));
     let Some(budget) = covering.next() else { return Ok(()) };
     if covering.next().is_some() {
         let cause = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -62,9 +66,8 @@ fn check_budgets(call: &Call<'_>, existing: &Stored, pod: &Value) -> Result<(), 
     }
     let name = budget["metadata"]["name"].as_str().unwrap_or_default();
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let cause = format!(
-        "The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
-    );
+    let cause =
+        format!("The disruption budget {name} needs {needed} healthy pods and has {healthy} currently");
     let details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]});
     Err(Failure { details, ..Failure::plain(429, "TooManyRequests", message) })
 }
@@ -82,7 +85,8 @@ fn scaled(value: &Value, total: i64) -> i64 {
 fn selects(budget: &Value, pod: &Value) -> bool {
     let selector = &budget["spec"]["selector"];
     let labels = &pod["metadata"]["labels"];
-    let equal = selector["matchLabels"].as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value);
+    let equal =
+        selector["matchLabels"].as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value);
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
     equal
         && selector.is_object()

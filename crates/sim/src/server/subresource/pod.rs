@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::server::{
     Answer,
     object::{at, is_deleting, set},
-    status::{FieldError, Failure},
+    status::{Failure, FieldError},
     verbs::{Call, Endpoint, patched, update_object},
 };
 
@@ -41,7 +41,8 @@ pub(super) fn bind(call: &mut Call<'_>) -> Result<Answer, Failure> {
     conditions.push(scheduled);
     set(&mut pod, &["status", "conditions"], json!(conditions));
     update_object(call, &existing, pod, Endpoint::Prepared, None)?;
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(Answer::json(201, &status))
 }
 

@@ -87,7 +87,8 @@ fn place(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
         "" => {}
         found if found == namespace => {}
         _ => {
-            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            let message =
+                "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Failure::bad_request(message));
         }
     }
@@ -118,7 +119,8 @@ fn check_namespace(call: &Call<'_>, name: &str) -> Result<(), Failure> {
     if !has(&found.value(), &["metadata", "deletionTimestamp"]) {
         return Ok(());
     }
-    let cause = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause =
+        format!("unable to create new content in namespace {namespace} because it is being terminated");
     let mut failure = Failure::forbidden(&call.resource, name, &cause);
     failure.details["causes"] = json!([{
         "reason": "NamespaceTerminating",
@@ -169,7 +171,9 @@ fn stamp(call: &Call<'_>, object: &mut Value) {
     let seed = call.seed.of("uid").at(call.state.store.version());
     set(object, &["metadata", "uid"], json!(seed.uuid()));
     set(object, &["metadata", "creationTimestamp"], json!(call.now));
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"] {
+    for field in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"]
+    {
         remove(object, &["metadata", field]);
     }
     if call.resource.traits.generation {

@@ -13,7 +13,7 @@ use crate::{
         admission::{self, Operation},
         object::{Stored, at, finalizers, has, is_deleting, meta_str, set, set_finalizers},
         selector::Filter,
-        status::{FieldError, Failure},
+        status::{Failure, FieldError},
     },
     time::seconds,
 };
@@ -41,7 +41,8 @@ pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = read_options(call)?;
     let existing = call.existing()?;
     let (object, gone) = delete_object(call, &existing, &options)?;
-    let waits = options.propagation_policy.as_deref() == Some("Foreground") || options.orphan_dependents == Some(false);
+    let waits = options.propagation_policy.as_deref() == Some("Foreground")
+        || options.orphan_dependents == Some(false);
     let code = if !gone && waits { 202 } else { 200 };
     if gone && !call.resource.traits.returns_deleted {
         let mut details = call.resource.details(&existing.name);
@@ -63,7 +64,9 @@ pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> 
         .state
         .store
         .table(&table)
-        .map(|it| it.range(&call.request.path.namespace, None).filter(|it| filter.accepts(it)).cloned().collect())
+        .map(|it| {
+            it.range(&call.request.path.namespace, None).filter(|it| filter.accepts(it)).cloned().collect()
+        })
         .unwrap_or_default();
     let mut items = Vec::with_capacity(chosen.len());
     for existing in chosen {
@@ -156,7 +159,8 @@ fn check_preconditions(call: &Call<'_>, object: &Value, wanted: &Preconditions) 
     let Preconditions { uid, resource_version } = wanted;
     let refuse = |cause: String| {
         let resource = &call.resource;
-        let shown = crate::server::registry::Resource { plural: resource.kind.clone(), ..(**resource).clone() };
+        let shown =
+            crate::server::registry::Resource { plural: resource.kind.clone(), ..(**resource).clone() };
         Err(Failure::conflict(&shown, &call.request.path.name, &cause))
     };
     let current = meta_str(object, "uid");

@@ -31,7 +31,8 @@ pub(in crate::server) fn patch(call: &mut Call<'_>, endpoint: Endpoint) -> Resul
 pub(in crate::server) fn patched(call: &Call<'_>, old: &Value) -> Result<Value, Failure> {
     let body = &call.request.body;
     let parse = || -> Result<Value, Failure> {
-        serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
+        serde_json::from_slice(body)
+            .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
     };
     let mut object = old.clone();
     match call.request.content_type.as_str() {
@@ -70,7 +71,8 @@ fn server_side_apply(
     endpoint: Endpoint,
 ) -> Result<Answer, Failure> {
     if call.request.query.field_manager.is_none() {
-        let error = crate::server::status::FieldError::required("fieldManager", "is required for apply patch");
+        let error =
+            crate::server::status::FieldError::required("fieldManager", "is required for apply patch");
         return Err(Failure::invalid("PatchOptions", "meta.k8s.io", "", vec![error]));
     }
     let mut applied = call.body()?;
@@ -95,7 +97,8 @@ fn server_side_apply(
             return Err(Failure::conflict(&resource, &call.request.path.name, cause));
         }
         let empty = serde_json::json!({});
-        let (object, mut managers) = apply::apply(shape, &empty, &applied, &Managers::default(), &writer, force)?;
+        let (object, mut managers) =
+            apply::apply(shape, &empty, &applied, &Managers::default(), &writer, force)?;
         if resource.traits.status {
             managers.forget(&writer, &["status"]);
         }

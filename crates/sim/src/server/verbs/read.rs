@@ -65,10 +65,8 @@ impl Token {
 
     fn read(text: &str) -> Option<Self> {
         let digits: Vec<char> = text.chars().collect();
-        let bytes: Option<Vec<u8>> = digits
-            .chunks(2)
-            .map(|it| u8::from_str_radix(&it.iter().collect::<String>(), 16).ok())
-            .collect();
+        let bytes: Option<Vec<u8>> =
+            digits.chunks(2).map(|it| u8::from_str_radix(&it.iter().collect::<String>(), 16).ok()).collect();
         serde_json::from_slice(&bytes?).ok()
     }
 }
@@ -78,9 +76,10 @@ pub(super) fn list(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let filter = filter(call)?;
     let namespace = call.request.path.namespace.as_str();
     let token = match &query.continue_token {
-        Some(text) => Some(Token::read(text).ok_or_else(|| {
-            Failure::bad_request("continue key is not valid: invalid character")
-        })?),
+        Some(text) => Some(
+            Token::read(text)
+                .ok_or_else(|| Failure::bad_request("continue key is not valid: invalid character"))?,
+        ),
         None => None,
     };
     let version = list_version(call, token.as_ref())?;
@@ -249,7 +248,8 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let query = &call.request.query;
     let table = call.table();
     let newest = call.state.store.version();
-    if query.send_initial_events.is_some() && query.resource_version_match.as_deref() != Some("NotOlderThan") {
+    if query.send_initial_events.is_some() && query.resource_version_match.as_deref() != Some("NotOlderThan")
+    {
         let error = crate::server::status::FieldError::forbidden(
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",

@@ -12,7 +12,7 @@ use crate::server::{
     object::{Stored, at, copy, finalizers, has, is_deleting, meta_str, remove, set},
     registry::established,
     rules, schema,
-    status::{FieldError, Failure},
+    status::{Failure, FieldError},
 };
 
 /// Through which door a write comes: it decides what the write may change.
@@ -127,7 +127,8 @@ fn check_identity(call: &Call<'_>, old: &Value, object: &Value) -> Result<(), Fa
     if let Some(uid) = object["metadata"]["uid"].as_str().filter(|it| !it.is_empty()) {
         let current = meta_str(old, "uid");
         if uid != current {
-            let cause = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current}");
+            let cause =
+                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current}");
             return Err(Failure::conflict(resource, name, &cause));
         }
     }
@@ -136,7 +137,8 @@ fn check_identity(call: &Call<'_>, old: &Value, object: &Value) -> Result<(), Fa
         if resource.traits.unconditional {
             return Ok(());
         }
-        let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+        let error =
+            FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
         let error = FieldError { message: error.message.replace(": 0:", ": 0x0:"), ..error };
         return Err(Failure::invalid(&resource.plural, &resource.group, name, vec![error]));
     }
@@ -244,12 +246,15 @@ fn write_managers(
     remove(object, &["metadata", "managedFields"]);
     let managers = match managers {
         Some(managers) => managers,
-        None if call.state.settings.track_updates == TrackUpdates::OnAppliedObjects && !before.has_appliers() => before.clone(),
+        None if call.state.settings.track_updates == TrackUpdates::OnAppliedObjects
+            && !before.has_appliers() =>
+        {
+            before.clone()
+        }
         None => {
             let writer: Writer = call.writer(apply::Operation::Update);
             let shape = Call::shape(&call.resource);
-            let mut managers =
-                apply::track(shape, &apply::bare(old), &apply::bare(object), &before, &writer);
+            let mut managers = apply::track(shape, &apply::bare(old), &apply::bare(object), &before, &writer);
             if endpoint == Endpoint::Main && call.resource.traits.status {
                 managers.forget(&writer, &["status"]);
             }
