@@ -147,11 +147,11 @@ pub struct PatchStep {
     pub op: PatchOperation,
     /// Where, as a JSON pointer such as `/spec/template/spec/priorityClassName`.
     // The length is bounded because CEL rules match it.
-    #[schemars(length(max = 512), regex(pattern = r"^/"))]
+    #[schemars(length(max = 256), regex(pattern = r"^/"))]
     pub path: String,
     /// From where, for `move` and `copy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 512))]
+    #[schemars(length(max = 256))]
     pub from: Option<String>,
     /// The value, for `add`, `replace` and `test`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

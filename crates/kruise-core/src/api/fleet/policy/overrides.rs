@@ -17,7 +17,7 @@ pub struct Override {
     /// to be changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-validations" = [{
-        "rule": "!self.exists(it, it.path.matches('^/(spec/(replicas|selector|parallelism|scaleStrategy/podsToDelete|updateStrategy/(rollingUpdate/)?(partition|maxUnavailable|maxSurge|paused))|metadata/(name|namespace))(/|$)'))",
+        "rule": "!self.exists(it, it.path.matches('^/(spec/(replicas|selector|parallelism|scaleStrategy/podsToDelete|updateStrategy/(rollingUpdate/)?(partition|maxUnavailable|maxSurge|paused))|metadata/(name|namespace))(/|$)') || it.path.matches('^/(spec|metadata|spec/(scaleStrategy|updateStrategy(/rollingUpdate)?))$'))",
         "message": "a path belongs to the fleet: replicas, selector, parallelism, podsToDelete, partition, maxUnavailable, maxSurge, paused, name and namespace cannot be overridden"
     }]))]
     pub patches: Vec<PatchStep>,
