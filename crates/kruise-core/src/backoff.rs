@@ -3,6 +3,7 @@
 use std::{hash::Hash, time::Duration};
 
 use dashmap::DashMap;
+use tokio::time::Instant;
 
 /// A wait that doubles with each failure in a row, up to a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +32,20 @@ impl Default for Doubling {
 }
 
 /// Failures in a row, by object.
+///
+/// A failure counts only when the wait that the one before it asked for has passed: an object that is woken early, by
+/// an event, and fails again has not failed twice (client-go's queue counts it twice, kubernetes #132805).
 #[derive(Debug)]
 pub struct Failures<K: Eq + Hash> {
     policy: Doubling,
-    counts: DashMap<K, u32>,
+    counts: DashMap<K, Streak>,
+}
+
+/// How often one object has failed, and until when it was asked to wait.
+#[derive(Debug, Clone, Copy)]
+struct Streak {
+    failures: u32,
+    wait_until: Instant,
 }
 
 impl<K: Eq + Hash> Failures<K> {
@@ -43,11 +54,20 @@ impl<K: Eq + Hash> Failures<K> {
         Self { policy, counts: DashMap::new() }
     }
 
-    /// Counts one more failure of `key` and says how long to wait.
-    pub fn record(&self, key: K) -> Duration {
+    /// Notes that `key` failed at `now` and says how long to wait from `now` on.
+    pub fn record(&self, key: K, now: Instant) -> Duration {
         // The guard dies at the end of this statement: none is ever held over another map call.
-        let failures = *self.counts.entry(key).and_modify(|it| *it = it.saturating_add(1)).or_insert(1);
-        self.policy.delay(failures)
+        let streak = *self
+            .counts
+            .entry(key)
+            .and_modify(|it| {
+                if now >= it.wait_until {
+                    it.failures = it.failures.saturating_add(1);
+                    it.wait_until = now + self.policy.delay(it.failures);
+                }
+            })
+            .or_insert_with(|| Streak { failures: 1, wait_until: now + self.policy.delay(1) });
+        streak.wait_until.saturating_duration_since(now)
     }
 
     /// Forgets `key`: after a success, and when the object is gone.
@@ -68,7 +88,10 @@ impl<K: Eq + Hash> Failures<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
+    use crate::runtime::clock::Clock;
 
     const POLICY: Doubling = Doubling { first: Duration::from_millis(10), ceiling: Duration::from_secs(1) };
 
@@ -79,21 +102,36 @@ mod tests {
         assert_eq!(POLICY.delay(u32::MAX), POLICY.ceiling);
     }
 
+    fn at(millis: u64) -> Instant {
+        static START: OnceLock<Instant> = OnceLock::new();
+        *START.get_or_init(|| Clock::system().instant()) + Duration::from_millis(millis)
+    }
+
     #[test]
     fn objects_fail_independently_and_a_success_starts_over() {
         let failures = Failures::new(POLICY);
-        assert_eq!(failures.record("a"), Duration::from_millis(10));
-        assert_eq!(failures.record("a"), Duration::from_millis(20));
-        assert_eq!(failures.record("b"), Duration::from_millis(10));
+        assert_eq!(failures.record("a", at(0)), Duration::from_millis(10));
+        assert_eq!(failures.record("a", at(10)), Duration::from_millis(20));
+        assert_eq!(failures.record("b", at(10)), Duration::from_millis(10));
         failures.forget(&"a");
-        assert_eq!(failures.record("a"), Duration::from_millis(10));
+        assert_eq!(failures.record("a", at(11)), Duration::from_millis(10));
+    }
+
+    #[test]
+    fn a_failure_before_the_wait_is_over_does_not_count() {
+        let failures = Failures::new(POLICY);
+        assert_eq!(failures.record("a", at(0)), Duration::from_millis(10));
+        assert_eq!(failures.record("a", at(3)), Duration::from_millis(7), "the rest of the first wait");
+        assert_eq!(failures.record("a", at(9)), Duration::from_millis(1));
+        assert_eq!(failures.record("a", at(10)), Duration::from_millis(20), "only now the second failure");
+        assert_eq!(failures.record("a", at(20)), Duration::from_millis(10));
     }
 
     #[test]
     fn nothing_is_kept_of_objects_that_are_gone() {
         let failures = Failures::new(POLICY);
         for it in 0..1_000 {
-            failures.record(it);
+            failures.record(it, at(it));
             failures.forget(&it);
         }
         assert!(failures.is_empty());

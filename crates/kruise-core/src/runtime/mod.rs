@@ -1,3 +1,12 @@
-//! The thin shell over kube: everything that talks to an API server or listens on a socket.
+//! The thin shell over kube: everything between a decision and the API server.
+//!
+//! Nothing in here knows a workload.
+
+pub mod clock;
+pub mod gates;
+pub mod health;
+pub mod logs;
+pub mod metrics;
+pub mod shutdown;
 
 pub mod webhook;
