@@ -4,6 +4,9 @@
 
 pub mod clock;
 pub mod gates;
+pub mod client;
+pub mod throttle;
+pub mod executor;
 pub mod health;
 pub mod logs;
 pub mod metrics;
