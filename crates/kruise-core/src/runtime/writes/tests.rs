@@ -1,0 +1,136 @@
+use std::sync::Mutex;
+
+use axum::http::{Method, Request, Response};
+use kube::client::Body;
+use serde_json::json;
+use tower::{BoxError, service_fn};
+
+use super::*;
+use crate::runtime::{cache::pod::PodLite, client::CALL_TIMEOUT, clock::Clock, metrics::Metrics};
+
+/// What the server was asked: method and path.
+type Asked = Arc<Mutex<Vec<(Method, String)>>>;
+
+const ON: On<'static> = On { call: "test", owner: "owner" };
+
+fn body(name: &str, version: u64, owner: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "namespace": "n", "name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string(),
+            "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": owner, "controller": true}],
+        },
+    })
+}
+
+fn status(code: u16) -> (u16, Value) {
+    let word = if code < 300 { "Success" } else { "Failure" };
+    (code, json!({"kind": "Status", "apiVersion": "v1", "status": word, "code": code}))
+}
+
+/// A writer whose server gives these answers in turn and hangs after the last, and a list of what it was asked.
+fn writer(answers: Vec<(u16, Value)>) -> (Writer<PodLite>, Cache<PodLite>, Asked) {
+    let asked: Asked = Arc::default();
+    let (answers, notes) = (Arc::new(Mutex::new(answers.into_iter())), asked.clone());
+    let client = Client::new(
+        service_fn(move |request: Request<Body>| {
+            notes.lock().unwrap().push((request.method().clone(), request.uri().path().to_owned()));
+            let next = answers.lock().unwrap().next();
+            async move {
+                let Some((code, body)) = next else { return std::future::pending().await };
+                Ok::<_, BoxError>(
+                    Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))?,
+                )
+            }
+        }),
+        "default",
+    );
+    let cache = Cache::new("pods", Clock::system(), Metrics::default());
+    (Writer::new(client, cache.clone()), cache, asked)
+}
+
+fn names(cache: &Cache<PodLite>) -> Vec<String> {
+    cache.owned_by("owner").iter().map(|it| Key::of(&**it).to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_created_is_in_the_cache_before_the_call_returns() {
+    let (writer, cache, asked) = writer(vec![(201, body("a", 5, "owner"))]);
+    writer.create(ON, &Key::new("n", "a"), &body("a", 0, "owner")).await.unwrap();
+    assert_eq!(names(&cache), ["n/a"]);
+    assert_eq!(*asked.lock().unwrap(), [(Method::POST, "/api/v1/namespaces/n/pods".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_without_an_answer_is_in_doubt_and_its_repeat_finds_what_it_did() {
+    let (first, cache, _) = writer(Vec::new());
+    let key = Key::new("n", "a");
+    let error = first.create(ON, &key, &body("a", 0, "owner")).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("test did not answer within {CALL_TIMEOUT:?}"));
+    assert_eq!(
+        cache.doubts_of("owner"),
+        [Doubt { key: key.clone(), uid: None, owner: Some("owner".into()), intent: Intent::Create }]
+    );
+
+    let (second, _, asked) = writer(vec![status(409), (200, body("a", 5, "owner"))]);
+    let second = Writer::new(second.client, cache.clone());
+    second.create(ON, &key, &body("a", 0, "owner")).await.unwrap();
+    assert_eq!((names(&cache), cache.doubts_of("owner").len()), (vec!["n/a".to_owned()], 0));
+    assert_eq!(asked.lock().unwrap()[1], (Method::GET, "/api/v1/namespaces/n/pods/a".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_belongs_to_a_stranger_is_an_error() {
+    let (writer, cache, _) = writer(vec![status(409), (200, body("a", 5, "stranger"))]);
+    let error = writer.create(ON, &Key::new("n", "a"), &body("a", 0, "owner")).await.unwrap_err();
+    assert_eq!((error.label(), cache.all().len()), ("conflict", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_create_leaves_nothing_behind() {
+    let (writer, cache, _) = writer(vec![status(403)]);
+    writer.create(ON, &Key::new("n", "a"), &body("a", 0, "owner")).await.unwrap_err();
+    assert_eq!((cache.unseen_writes(), cache.doubts_of("owner").len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_are_told_apart_by_what_the_server_answers() {
+    let going = |grace: i64, finalizers: &[&str]| {
+        let mut pod = body("a", 7, "owner");
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        pod["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+        pod["metadata"]["finalizers"] = json!(finalizers);
+        (200, pod)
+    };
+    for (answer, is_left) in [
+        (going(30, &[]), true),
+        (going(0, &["keep"]), true),
+        (going(0, &[]), false),
+        ((200, body("a", 7, "owner")), false),
+        (status(200), false),
+        (status(404), false),
+        (status(409), false),
+    ] {
+        let (writer, cache, _) = writer(vec![answer.clone()]);
+        let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+        writer.delete(ON, &pod, DeleteParams::default()).await.unwrap();
+        let left = cache.owned_by("owner");
+        assert_eq!(left.iter().filter(|it| it.is_terminating()).count(), usize::from(is_left), "{answer:?}");
+        assert_eq!(left.len(), usize::from(is_left), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_are_laid_over_the_cache_and_a_missing_object_is_taken_out() {
+    let (writer, cache, asked) = writer(vec![(200, body("a", 7, "owner")), status(500), status(404)]);
+    let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
+    let params = PatchParams::default();
+    let patched = writer.patch(ON, &pod, Some("status"), &patch, &params).await.unwrap();
+    assert_eq!(patched.metadata.resource_version.as_deref(), Some("7"));
+    assert_eq!(asked.lock().unwrap()[0], (Method::PATCH, "/api/v1/namespaces/n/pods/a/status".to_owned()));
+    writer.patch(ON, &pod, None, &patch, &params).await.unwrap_err();
+    assert_eq!(cache.doubts_of("owner")[0].intent, Intent::Update);
+    writer.patch(ON, &pod, None, &patch, &params).await.unwrap_err();
+    assert_eq!((cache.owned_by("owner").len(), cache.doubts_of("owner").len()), (0, 0));
+}
