@@ -11,6 +11,7 @@ pub mod key;
 pub mod overlay;
 pub mod writes;
 pub mod controller;
+pub mod events;
 pub mod executor;
 mod queue;
 pub mod health;
