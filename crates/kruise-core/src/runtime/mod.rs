@@ -9,7 +9,8 @@
 //!    [`writes`] makes sure that each answer gets there.
 //! 4. What is done: [`controller`] runs reconciles from a queue, [`executor`] carries out a plan's actions, [`events`]
 //!    tells people, [`leader`] sees to it that only one process acts.
-//! 5. The process: [`metrics`], [`health`], [`logs`], [`shutdown`].
+//! 5. What is answered: [`webhook`] serves admission and conversion and keeps its own certificates.
+//! 6. The process: [`metrics`], [`health`], [`logs`], [`shutdown`].
 
 pub mod clock;
 pub mod gates;
@@ -28,9 +29,9 @@ pub mod executor;
 pub mod leader;
 mod queue;
 
+pub mod webhook;
+
 pub mod health;
 pub mod logs;
 pub mod metrics;
 pub mod shutdown;
-
-pub mod webhook;

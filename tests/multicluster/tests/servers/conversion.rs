@@ -5,17 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use anyhow::{Context, Result};
 use kruise_core::{
     api,
-    runtime::webhook::{Host, Server},
+    runtime::{
+        clock::Clock,
+        webhook::{Host, Server},
+    },
 };
 use multicluster::{Cluster, cluster, eventually};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-#[expect(clippy::disallowed_methods, reason = "a real API server lives in real time")]
-fn now() -> jiff::Timestamp {
-    jiff::Timestamp::now()
-}
 
 /// A webhook server that converts, for as long as this lives.
 struct Converter {
@@ -30,6 +28,7 @@ impl Converter {
             .filter(|it| it.spec.conversion.as_ref().is_some_and(|it| it.strategy == "Webhook"))
             .filter_map(|it| it.metadata.name)
             .collect();
+        let clock = Clock::system();
         let server = Server::builder()
             .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .host(Host::url("127.0.0.1"))
@@ -37,7 +36,7 @@ impl Converter {
             .conversion(converted, |object, version| {
                 api::convert(object, version).map_err(|it| it.to_string())
             })
-            .clock(now)
+            .clock(move || clock.now())
             .bind()?;
         let stop = CancellationToken::new();
         let task = tokio::spawn(server.run(cluster.client().await?, stop.clone()));
