@@ -8,6 +8,8 @@
 
 mod report;
 mod row;
+#[cfg(test)]
+mod tests;
 
 pub use report::{Report, ReportRefused, Taken};
 pub use row::{PastTarget, Row, Share};

@@ -213,9 +213,12 @@ impl Row {
     pub fn age(&mut self, seconds: u32) {
         self.moving_for = if self.moving > 0 { self.moving_for.saturating_add(seconds) } else { 0 };
         self.busy_for = if self.admitted { self.busy_for.saturating_add(seconds) } else { 0 };
-        let used = self.report.map_or(0, |it| it.unavailable().saturating_sub(self.moving));
-        self.unused_for =
-            if self.unavailable.grant > used { self.unused_for.saturating_add(seconds) } else { 0 };
+        let used = self.report.map_or(0, |it| it.unavailable());
+        if self.unavailable.grant > used {
+            self.unused_for = self.unused_for.saturating_add(seconds);
+        } else if used > 0 {
+            self.unused_for = 0;
+        }
     }
 
     /// The cluster is judged lost: its share of unavailability is free at once, the rest stays held (FO-9).

@@ -50,6 +50,8 @@ pub struct Imbalance {
     pub overdue: u64,
     /// Whether a wave has an open gate (MOVE-4).
     pub gate_is_open: bool,
+    /// Whether every cluster that is not lost is heard, so that the ideal share is known of all.
+    pub all_are_heard: bool,
 }
 
 impl RebalanceState {
@@ -69,7 +71,7 @@ impl RebalanceState {
             self.asked |= rules.trigger != Trigger::Never && self.policy != 0;
             self.policy = rules.policy;
         }
-        if seen.largest == 0 {
+        if seen.largest == 0 && seen.all_are_heard {
             self.asked = false;
         }
         if self.moved > 0 {
@@ -92,7 +94,7 @@ mod tests {
 
     const RULES: Rebalance =
         Rebalance { trigger: Trigger::Continuous, tolerance: 2, max_moves: 3, interval: 300, policy: 1 };
-    const OFF: Imbalance = Imbalance { largest: 5, overdue: 0, gate_is_open: false };
+    const OFF: Imbalance = Imbalance { largest: 5, overdue: 0, gate_is_open: false, all_are_heard: true };
 
     #[test]
     fn a_continuous_rebalance_keeps_to_tolerance_and_moves_per_interval_as_move_5_says() {

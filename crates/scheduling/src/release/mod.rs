@@ -4,6 +4,8 @@
 //! user's partition stays the outer limit; waves decide where the updated pods are, never how many.
 
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use step::{ClusterView, Decision, Held, PrePullView, Step, View, next};
 

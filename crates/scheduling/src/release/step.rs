@@ -319,7 +319,7 @@ impl Step {
         let gate = self.release.waves[self.release.wave].gate;
         let at_work = || view.clusters.iter().filter(|it| it.admitted);
         let failed =
-            at_work().filter(|it| !it.is_done() && it.busy_for > view.progress_deadline).count() as u32;
+            at_work().filter(|it| !it.has_arrived() && it.busy_for > view.progress_deadline).count() as u32;
         let failing = at_work().map(|it| it.failing).fold(0, u32::saturating_add);
         let why = if failed > gate.max_failed {
             Paused::ClustersFailed { failed }

@@ -45,16 +45,22 @@ impl Draft<'_> {
     /// A share goes down only with its demand, with the limit, or unused for long (BUD-7, BUD-12).
     fn keep_used_shares(&mut self) {
         let spec = self.world.spec;
-        let mut surge_left = u64::from(spec.surge);
+        let (mut unavailable_left, mut surge_left) = (spec.unavailable, spec.surge);
         for place in self.in_order() {
+            let idle = self.is_idle(place);
             let row = &self.ledger.rows[place];
             let line = &mut self.lines[place];
             let whole = line.demand.whole();
-            let idle = row.unused_for > self.world.rules.progress_deadline;
-            line.unavailable = if idle { 0 } else { row.unavailable.grant.min(whole).min(spec.unavailable) };
-            line.surge = if spec.paused { 0 } else { row.surge.grant.min(whole).min(surge_left as u32) };
-            surge_left -= u64::from(line.surge);
+            line.unavailable = if idle { 0 } else { row.unavailable.grant.min(whole).min(unavailable_left) };
+            line.surge = if spec.paused { 0 } else { row.surge.grant.min(whole).min(surge_left) };
+            unavailable_left -= line.unavailable;
+            surge_left -= line.surge;
         }
+    }
+
+    /// Whether a cluster has held a share for longer than the deadline and not used it.
+    fn is_idle(&self, place: usize) -> bool {
+        self.ledger.rows[place].unused_for > self.world.rules.progress_deadline
     }
 
     /// Replicas that are between clusters: granted nowhere, or not yet available where they are granted.
@@ -116,7 +122,12 @@ impl Draft<'_> {
 
     /// BUD-5: an incident in one cluster stops the others, last in order first.
     fn withdraw_idle(&mut self, sums: &Sums) {
-        let mut excess = sums.down - sums.limit;
+        // What is on its way down already counts until it is acknowledged; it need not be taken twice.
+        let on_its_way: i64 = self
+            .heard()
+            .map(|it| (self.held(it) - self.down(it).max(i64::from(self.lines[it].unavailable))).max(0))
+            .sum();
+        let mut excess = sums.down - sums.limit - on_its_way;
         for place in self.in_order().into_iter().rev() {
             if excess <= 0 {
                 break;
@@ -152,7 +163,7 @@ impl Draft<'_> {
 
     /// BUD-3, BUD-4, BUD-7: class by class, each wave first by Webster, then whoever can use what is left.
     fn grow_unavailable(&mut self, sums: &mut Sums) {
-        let order = self.in_order();
+        let order = self.takers();
         for class in 0..3 {
             let ideal = self.ideal(&order, class, |it| it.unavailable, sums.limit - sums.exposed);
             for share in [ideal.as_slice(), &[]] {
@@ -166,6 +177,20 @@ impl Draft<'_> {
                 }
             }
         }
+    }
+
+    /// Clusters that may be given a share: those that let one lie idle only where nobody else could use it.
+    fn takers(&mut self) -> Vec<usize> {
+        let mut order = self.in_order();
+        let wants = |it: &usize| self.lines[*it].demand.whole() > self.lines[*it].unavailable;
+        if order.iter().any(|it| wants(it) && !self.is_idle(*it)) {
+            order.retain(|it| !self.is_idle(*it));
+        } else {
+            for place in &order {
+                self.ledger.rows[*place].unused_for = 0;
+            }
+        }
+        order
     }
 
     /// How far one share may grow now.

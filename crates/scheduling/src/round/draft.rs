@@ -165,12 +165,18 @@ impl<'a> Draft<'a> {
             let row = &self.ledger.rows[*place];
             !row.lost && row.share.seq > 0 && row.share.seq != self.world.clusters[*place].dispatched
         };
-        let shrinking = (0..self.ledger.rows.len()).filter(|it| !growing.contains(it));
-        let writes = shrinking
-            .chain(growing.iter().copied())
-            .filter(unwritten)
-            .map(|it| (it, self.ledger.rows[it].share))
-            .collect();
+        let mut grows = vec![false; self.ledger.rows.len()];
+        for place in growing {
+            grows[*place] = true;
+        }
+        let of = |kind: bool| {
+            (0..grows.len()).filter({
+                let grows = &grows;
+                move |it| grows[*it] == kind
+            })
+        };
+        let writes =
+            of(false).chain(of(true)).filter(unwritten).map(|it| (it, self.ledger.rows[it].share)).collect();
         Plan {
             writes,
             ledger: self.ledger,

@@ -88,6 +88,7 @@ impl Draft<'_> {
                 .filter(|it| it.moving_for > deadline)
                 .map(|it| u64::from(it.moving))
                 .sum(),
+            all_are_heard: self.live().count() == heard.len(),
             gate_is_open: self.ledger.release.as_ref().is_some_and(|it| it.gate_is_open()),
         };
         let allowed = self.ledger.rebalance.allowance(&self.world.rules.rebalance, &seen, self.world.elapsed);

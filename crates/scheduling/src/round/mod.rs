@@ -13,6 +13,8 @@ mod replicas;
 mod returning;
 mod revision;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod waves;
 mod world;
 

@@ -1,21 +1,13 @@
 //! A hub, its stored ledger and Assignments, and the members, under every fault we could think of.
 
 use scheduling::{
-    ledger::{Report, Revision, Row, Share, Taken},
-    moves::{Rebalance, Trigger},
-    names::ClusterName,
-    partition::Seeding,
-    release::{Approved, Decision, Paused, Wave},
-    round::{Cluster, Ledger, OnReturn, Population, Rules, Spec, UnknownCountsAs, Why, World, plan},
-    split::{Candidate, Mode, Spread, State, WhenShort},
+    ledger::{Report, Revision, Share, Taken},
+    release::{Decision, Wave},
+    round::{Cluster, Ledger, Rules, Spec, Why, World, plan},
+    split::{Mode, Spread, State, WhenShort},
 };
 
-use crate::{
-    check::Check,
-    dice::Dice,
-    member::{Member, Missing},
-    setting::{Setting, zone},
-};
+use crate::{check::Check, dice::Dice, member::Member, setting::Setting};
 
 /// A rule put out of order on purpose, to see that the checks notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +52,12 @@ pub(crate) struct Fleet {
     pub(crate) spread: Vec<Spread>,
     /// Replicas the last round found no room for.
     pub(crate) unplaced: u64,
-    uneven: bool,
-    in_place: bool,
+    pub(crate) uneven: bool,
+    pub(crate) in_place: bool,
     variant: Variant,
     /// Seconds not yet handed to a round.
     elapsed: u32,
-    next_revision: u64,
+    pub(crate) next_revision: u64,
     trace: bool,
 }
 
@@ -105,84 +97,6 @@ impl Fleet {
             fleet.join();
         }
         fleet
-    }
-
-    pub(crate) fn join(&mut self) {
-        let index = self.clusters.len();
-        let name = ClusterName::from(format!("c{index:02}"));
-        let wave = self.dice.below(self.waves.len().max(1));
-        let mut candidate = Candidate::new(name.clone(), index as u64);
-        if !self.spread.is_empty() {
-            candidate.groups.push(zone(&mut self.dice));
-        }
-        self.clusters.push(Cluster {
-            candidate,
-            wave,
-            order: 0,
-            seeding: Seeding::Able,
-            names: 0,
-            dispatched: 0,
-            stopped: false,
-        });
-        self.members.push(Member::new(self.in_place, self.rules.partition_rollback));
-        self.flags.push(State::Ready);
-        self.given_up.push(false);
-        self.written.push(Vec::new());
-        self.ledger.rows.push(Row::new(name.clone()));
-        self.saved.rows.push(Row::new(name));
-        if self.uneven {
-            self.shape(index);
-        }
-    }
-
-    /// Gives a cluster a weight, bounds, room and a tier of its own.
-    pub(crate) fn shape(&mut self, index: usize) {
-        let dice = &mut self.dice;
-        let candidate = &mut self.clusters[index].candidate;
-        candidate.weight = dice.pick(&[0, 1, 1, 2, 5]);
-        candidate.min = dice.pick(&[0, 0, 1, 2]);
-        candidate.max = dice.pick(&[None, None, Some(3), Some(6)]);
-        candidate.fit = dice.pick(&[None, None, None, Some(4), Some(8)]);
-        candidate.tier = dice.pick(&[0, 0, 0, 1]);
-    }
-
-    /// The operator vouches for it that nothing runs in a lost cluster.
-    pub(crate) fn declare_stopped(&mut self, index: usize) {
-        let member = &mut self.members[index];
-        member.pods.clear();
-        member.missing = Missing::default();
-        member.known_epoch = self.ledger.rows[index].epoch;
-        self.clusters[index].stopped = true;
-    }
-
-    pub(crate) fn newest_revision(&self) -> u64 {
-        self.next_revision - 1
-    }
-
-    /// The operator leaves a cluster's broken pods out of account (REL-12).
-    pub(crate) fn ignore(&mut self, index: usize) {
-        let name = self.clusters[index].candidate.name.clone();
-        for ledger in [&mut self.ledger, &mut self.saved] {
-            if let Some(release) = &mut ledger.release {
-                release.ignored.push(name.clone());
-            }
-        }
-    }
-
-    pub(crate) fn pause_release(&mut self) {
-        for ledger in [&mut self.ledger, &mut self.saved] {
-            if let Some(release) = &mut ledger.release {
-                release.paused = Some(Paused::ByOperator);
-            }
-        }
-    }
-
-    /// A new template. It may be one that was released before.
-    pub(crate) fn edit_template(&mut self) -> Revision {
-        let revision = Revision(self.next_revision);
-        self.next_revision += 1;
-        self.spec.target = revision;
-        revision
     }
 
     pub(crate) fn log(&self, what: impl FnOnce() -> String) {
@@ -395,52 +309,5 @@ impl Fleet {
 
     pub(crate) fn is_lost(&self, index: usize) -> bool {
         self.ledger.rows[index].lost
-    }
-
-    /// A person gives every approval the release could ask for, and lets it go on.
-    pub(crate) fn approve_all(&mut self) {
-        let target = self.ledger.target;
-        for ledger in [&mut self.ledger, &mut self.saved] {
-            let Some(release) = &mut ledger.release else { continue };
-            for wave in release.waves.clone() {
-                release.approve(Approved { wave: wave.name, target });
-            }
-            release.resume();
-        }
-    }
-}
-
-/// The policy a run begins with.
-pub(crate) fn rules() -> Rules {
-    Rules {
-        move_surge: 1,
-        move_unavailable: 0,
-        unknown: UnknownCountsAs::LastReported,
-        max_overlap: 100,
-        max_lost: 1,
-        progress_deadline: 600,
-        rebalance: Rebalance {
-            trigger: Trigger::Never,
-            tolerance: 0,
-            max_moves: u32::MAX,
-            interval: 0,
-            policy: 1,
-        },
-        on_return: OnReturn::Keep,
-        partition_rollback: false,
-    }
-}
-
-/// The object a run begins with.
-pub(crate) fn spec() -> Spec {
-    Spec {
-        replicas: 6,
-        partition: 0,
-        unavailable: 1,
-        surge: 0,
-        scale_unavailable: None,
-        paused: false,
-        target: Revision(1),
-        population: Population::Granted,
     }
 }

@@ -3,11 +3,13 @@
 //! `FLEET_SEED=17 cargo test -p scheduling --test fleet` replays one seed, `FLEET_CASES=100000` runs more of them,
 //! `FLEET_TRACE=1` prints every step.
 
+mod arithmetic;
 mod check;
 mod dice;
 mod edit;
 mod fleet;
 mod member;
+mod operator;
 mod progress;
 mod pulls;
 mod rest;

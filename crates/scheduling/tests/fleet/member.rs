@@ -2,6 +2,8 @@
 
 use scheduling::ledger::{Report, Revision, Share};
 
+use crate::arithmetic::Numbers;
+
 /// Why a pod is down, or why it is missing. Only the checks look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -68,19 +70,6 @@ pub(crate) struct Member {
     next_pod: u64,
     /// Reports under way, oldest first.
     pub(crate) outbox: Vec<Report>,
-}
-
-/// The numbers of one pass (7.2 of the member's rules).
-struct Numbers {
-    /// Pods are missing, whether they may be created now or not.
-    short: bool,
-    create: u32,
-    create_old: u32,
-    delete: u32,
-    delete_old: u32,
-    ready_deletes: u32,
-    update: i64,
-    update_limit: i64,
 }
 
 impl Member {
@@ -170,45 +159,6 @@ impl Member {
         self.missing.start += gap.saturating_sub(self.missing.total());
     }
 
-    fn numbers(&self) -> Numbers {
-        let share = &self.share;
-        // Zero for both is not valid in a member: it is written as paused with maxSurge 1 (BUD-9).
-        let paused = share.paused || share.is_still();
-        let surge_limit = if paused { 0 } else { share.surge };
-        let (replicas, limit) = (i64::from(share.replicas), i64::from(share.unavailable));
-        let partition = i64::from(share.replicas.saturating_sub(share.updated));
-        let (mut new, mut old, mut marked_new, mut marked_old, mut down) = (0i64, 0i64, 0i64, 0i64, 0i64);
-        for pod in &self.pods {
-            let (count, marked) = if pod.revision == share.body {
-                (&mut new, &mut marked_new)
-            } else {
-                (&mut old, &mut marked_old)
-            };
-            *count += 1;
-            *marked += i64::from(pod.marked);
-            down += i64::from(!pod.available && !pod.marked);
-        }
-        let (mut old_over, mut new_over) = (old - partition, new - (replicas - partition));
-        if !self.rolls_back || share.body == share.stable {
-            (old_over, new_over) = (old_over.max(0), new_over.min(0));
-        }
-        let marked = marked_new + marked_old;
-        let (surge, surge_old) = surge(surge_limit, marked, marked_new, down - limit, old_over, new_over);
-        let total = new + old;
-        let (want, want_old) = (replicas + surge, partition + surge_old);
-        let may_start = share.scale_unavailable.map_or(i64::MAX, |it| (i64::from(it) - down).max(0));
-        Numbers {
-            short: want > total,
-            create: (want - total).max(0).min(may_start) as u32,
-            create_old: (want_old - old).max(0) as u32,
-            delete: (total - marked - want).max(0) as u32,
-            delete_old: (old - marked_old - want_old).max(0) as u32,
-            ready_deletes: (limit + total - replicas - down).max(0) as u32,
-            update: if old_over.abs() <= new_over.abs() { old_over } else { -new_over },
-            update_limit: limit + total - replicas,
-        }
-    }
-
     /// One pass of the controller: the first thing that changes something ends it.
     pub(crate) fn reconcile(&mut self) {
         if !self.exists {
@@ -219,7 +169,7 @@ impl Member {
         if self.share.epoch < self.known_epoch {
             return;
         }
-        let numbers = self.numbers();
+        let numbers = Numbers::of(self);
         if self.create(&numbers) || self.delete(&numbers) {
             return;
         }
@@ -434,39 +384,5 @@ impl Member {
         }
         self.missing.growth += self.missing.update;
         self.missing.update = 0;
-    }
-}
-
-/// How many pods may be made above the replicas, and how many of those old.
-fn surge(
-    limit: u32,
-    marked: i64,
-    marked_new: i64,
-    down_over: i64,
-    old_over: i64,
-    new_over: i64,
-) -> (i64, i64) {
-    let limit = i64::from(limit);
-    if limit == 0 {
-        return (0, 0);
-    }
-    let replace = if marked > 0 { (down_over + marked).max(0).min(marked) } else { 0 };
-    let replace_old = (replace - marked_new).max(0);
-    let (mut update, mut update_old) = (0, 0);
-    if old_over.signum() * new_over.signum() < 0 {
-        if old_over.abs() <= new_over.abs() {
-            update = old_over.abs();
-            update_old = if old_over < 0 { update } else { 0 };
-        } else {
-            update = new_over.abs();
-            update_old = if new_over > 0 { update } else { 0 };
-        }
-    }
-    if replace >= update {
-        let surge = limit.min(replace);
-        (surge, surge.min(replace_old))
-    } else {
-        let surge = limit.min(update);
-        (surge, surge.min(update_old))
     }
 }

@@ -1,18 +1,16 @@
 //! What a run begins with, drawn at random.
 
 use scheduling::{
-    moves::Trigger,
+    ledger::Revision,
+    moves::{Rebalance, Trigger},
     names::{GroupName, TopologyKey},
     numbers::{IntOrPercent, Percent},
     release::{Approval, Gate, OnFailure, Wave},
-    round::{OnReturn, Rules, Spec, UnknownCountsAs},
+    round::{OnReturn, Population, Rules, Spec, UnknownCountsAs},
     split::{Spread, WhenShort, WhenUnsatisfiable},
 };
 
-use crate::{
-    dice::Dice,
-    fleet::{Variant, rules, spec},
-};
+use crate::{dice::Dice, fleet::Variant};
 
 /// What a run is mostly about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,4 +152,39 @@ fn draw_spread(dice: &mut Dice) -> Spread {
 /// The zone of a cluster.
 pub(crate) fn zone(dice: &mut Dice) -> Option<GroupName> {
     dice.pick(&[Some("a"), Some("b"), Some("c")]).map(GroupName::from)
+}
+
+/// The policy a run begins with.
+pub(crate) fn rules() -> Rules {
+    Rules {
+        move_surge: 1,
+        move_unavailable: 0,
+        unknown: UnknownCountsAs::LastReported,
+        max_overlap: 100,
+        max_lost: 1,
+        progress_deadline: 600,
+        rebalance: Rebalance {
+            trigger: Trigger::Never,
+            tolerance: 0,
+            max_moves: u32::MAX,
+            interval: 0,
+            policy: 1,
+        },
+        on_return: OnReturn::Keep,
+        partition_rollback: false,
+    }
+}
+
+/// The object a run begins with.
+pub(crate) fn spec() -> Spec {
+    Spec {
+        replicas: 6,
+        partition: 0,
+        unavailable: 1,
+        surge: 0,
+        scale_unavailable: None,
+        paused: false,
+        target: Revision(1),
+        population: Population::Granted,
+    }
 }

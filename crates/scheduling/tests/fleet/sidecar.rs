@@ -10,7 +10,8 @@ use scheduling::{
 
 use crate::{
     dice::Dice,
-    fleet::{Broken, rules, spec},
+    fleet::Broken,
+    setting::{rules, spec},
 };
 
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,193 @@
+use super::*;
+
+/// Two clusters of three old pods each, all to be updated.
+fn releasing(unavailable: u32) -> Hub {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.unavailable = unavailable;
+    hub.spec.target = Revision(2);
+    hub.round();
+    hub.report_old(0);
+    hub.report_old(1);
+    hub
+}
+
+#[test]
+fn shares_add_up_to_u_and_freed_ones_wait_for_the_acknowledgement_as_bud_3_says() {
+    let mut hub = releasing(1);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [1, 0]);
+    // The first cluster is through, by its report. Its share goes down; the other one's does not go up yet.
+    hub.obey(0);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
+    hub.obey(0);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 1]);
+}
+
+#[test]
+fn an_acknowledgement_frees_nothing_while_the_pods_are_still_down_as_bud_2_says() {
+    let mut hub = releasing(1);
+    hub.round();
+    hub.report(0, |it| (it.available, it.updated_available) = (2, 2));
+    hub.round();
+    hub.report(0, |it| (it.available, it.updated_available) = (2, 2));
+    assert_eq!(hub.ledger.rows[0].unavailable.grant, 0);
+    assert_eq!(hub.ledger.rows[0].unavailable.exposure, 1);
+    hub.round();
+    assert_eq!(hub.share(1).unavailable, 0);
+}
+
+#[test]
+fn a_broken_cluster_is_given_what_mends_it_as_bud_4_says() {
+    let mut hub = releasing(1);
+    // Two old pods of the second cluster are down by themselves: more than U.
+    hub.report(1, |it| {
+        (it.available, it.updated, it.updated_available, it.at_stable) = (1, 0, 0, 3);
+    });
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
+    hub.report_old(0);
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 1]);
+    assert!(
+        words(&plan.conditions).contains("of 1 unavailable pods are held: 2 by c1"),
+        "{:?}",
+        plan.conditions
+    );
+}
+
+#[test]
+fn an_incident_takes_idle_shares_back_everywhere_as_bud_5_says() {
+    let mut hub = releasing(1);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [1, 0]);
+    hub.report_old(0);
+    hub.report(1, |it| {
+        (it.available, it.updated, it.updated_available, it.at_stable) = (2, 0, 0, 3);
+    });
+    let plan = hub.round();
+    assert_eq!(hub.share(0).unavailable, 0);
+    assert!(reasons(&plan, "c0").contains(&Why::ShareWithdrawn(1)));
+}
+
+#[test]
+fn a_cluster_that_is_not_heard_holds_what_the_policy_says_as_bud_6_says() {
+    for (unknown, share) in [(UnknownCountsAs::Unavailable, 0), (UnknownCountsAs::LastReported, 1)] {
+        let mut hub = releasing(1);
+        hub.rules.unknown = unknown;
+        hub.set(1, State::Offline);
+        hub.round();
+        assert_eq!(hub.share(0).unavailable, share);
+    }
+}
+
+#[test]
+fn room_goes_to_named_pods_before_pods_left_to_update_as_bud_7_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.clusters[1].candidate.named_for_deletion = 1;
+    hub.clusters[1].names = 7;
+    hub.spec.target = Revision(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 1]);
+    assert_eq!(hub.share(1).named, 7);
+}
+
+#[test]
+fn a_share_not_used_within_the_deadline_goes_to_another_as_bud_7_says() {
+    let mut hub = releasing(1);
+    hub.round();
+    hub.report_old(0);
+    hub.elapsed = 601;
+    hub.round();
+    assert_eq!(hub.share(0).unavailable, 0);
+    hub.elapsed = 0;
+    hub.report_old(0);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 1]);
+}
+
+#[test]
+fn surge_adds_up_to_s_and_its_pods_count_until_they_are_gone_as_bud_8_says() {
+    let mut hub = releasing(0);
+    hub.spec.surge = 1;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.surge), [1, 0]);
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
+    // All is updated, but the extra pod is there still.
+    hub.report(0, |it| (it.pods, it.available, it.at_stable) = (4, 4, 1));
+    hub.round();
+    hub.report(0, |it| (it.pods, it.available, it.at_stable) = (4, 4, 1));
+    hub.round();
+    assert_eq!(hub.shares(|it| it.surge), [0, 0]);
+    hub.obey(0);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.surge), [0, 1]);
+}
+
+#[test]
+fn a_member_without_shares_is_written_paused_as_bud_9_says() {
+    let mut hub = releasing(1);
+    hub.round();
+    assert!(hub.share(1).is_still() && hub.share(1).paused);
+    assert!(!hub.share(0).is_still() && !hub.share(0).paused);
+}
+
+#[test]
+fn growth_keeps_to_the_scale_limit_and_repair_is_never_forbidden_as_bud_10_says() {
+    let mut hub = Hub::empty(2);
+    hub.spec.replicas = 10;
+    hub.spec.scale_unavailable = Some(3);
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas).iter().sum::<u32>(), 3);
+    assert!(plan.decisions.iter().any(|it| matches!(it.why, Why::GrowthHeldByStarting(_))));
+    assert!(hub.ledger.rows.iter().all(|it| it.share.seq == 0 || it.share.scale_unavailable >= Some(1)));
+    hub.obey_all();
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas).iter().sum::<u32>(), 6);
+}
+
+#[test]
+fn a_lower_u_binds_at_once_and_what_was_granted_counts_until_acknowledged_as_bud_12_says() {
+    let mut hub = releasing(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [1, 1]);
+    hub.spec.unavailable = 1;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+    let exposed: u32 = hub.ledger.rows.iter().map(|it| it.unavailable.exposure).sum();
+    assert_eq!(exposed, 2);
+}
+
+/// Correction of BUD-3/BUD-12: pods that broke under the old U keep the sum of exposures above the new one for as long
+/// as they are broken, and with "sum of exposures <= U" alone nothing could be granted that mends them.
+#[test]
+fn pods_that_broke_under_a_larger_u_are_mended_under_a_smaller_one() {
+    let mut hub = releasing(3);
+    hub.round();
+    for index in 0..2 {
+        let share = hub.share(index).unavailable;
+        hub.report(index, |it| {
+            (it.updated, it.updated_available, it.at_stable) = (share, 0, 3 - share);
+            it.available = 3 - share;
+        });
+    }
+    // A new template, and U is lowered to 1 while three pods are down.
+    hub.spec.unavailable = 1;
+    hub.spec.target = Revision(3);
+    for _ in 0..3 {
+        hub.round();
+        for index in 0..2 {
+            hub.report(index, |it| {
+                let down = if index == 0 { 2 } else { 1 };
+                (it.updated, it.updated_available, it.at_stable) = (0, 0, 3 - down);
+                (it.available, it.neither_unavailable) = (3 - down, down);
+            });
+        }
+    }
+    let exposed: u32 = hub.ledger.rows.iter().map(|it| it.unavailable.exposure).sum();
+    assert!(exposed > hub.spec.unavailable);
+    assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+}

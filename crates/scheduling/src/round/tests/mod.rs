@@ -1,0 +1,224 @@
+//! Rules one by one, on a hub whose members do as they are told.
+
+mod budget;
+mod failover;
+mod moves;
+mod revision;
+mod slots;
+mod waves;
+
+use super::{
+    Cluster, Condition, Ledger, OnReturn, Plan, Population, Rules, Spec, UnknownCountsAs, Why, World, plan,
+};
+use crate::{
+    ledger::{Report, Revision, Row, Share},
+    moves::{Rebalance, Trigger},
+    partition::Seeding,
+    release::Wave,
+    split::{Candidate, Mode, State, WhenShort},
+};
+
+/// A hub with its ledger, and what it would see of its members.
+struct Hub {
+    spec: Spec,
+    rules: Rules,
+    waves: Vec<Wave>,
+    clusters: Vec<Cluster>,
+    ledger: Ledger,
+    elapsed: u32,
+    number: u64,
+}
+
+impl Hub {
+    /// So many clusters, at rest with `replicas` available replicas each.
+    fn at_rest(clusters: usize, replicas: u32) -> Self {
+        let mut hub = Self::empty(clusters);
+        hub.spec.replicas = clusters as u32 * replicas;
+        hub.round();
+        hub.obey_all();
+        hub.round();
+        hub.obey_all();
+        hub
+    }
+
+    fn empty(clusters: usize) -> Self {
+        let mut hub = Self {
+            spec: Spec {
+                replicas: 0,
+                partition: 0,
+                unavailable: 1,
+                surge: 0,
+                scale_unavailable: None,
+                paused: false,
+                target: Revision(1),
+                population: Population::Granted,
+            },
+            rules: Rules {
+                move_surge: 1,
+                move_unavailable: 0,
+                unknown: UnknownCountsAs::LastReported,
+                max_overlap: 100,
+                max_lost: 1,
+                progress_deadline: 600,
+                rebalance: Rebalance {
+                    trigger: Trigger::Never,
+                    tolerance: 0,
+                    max_moves: 10,
+                    interval: 300,
+                    policy: 1,
+                },
+                on_return: OnReturn::Keep,
+                partition_rollback: false,
+            },
+            waves: Vec::new(),
+            clusters: Vec::new(),
+            ledger: Ledger::new(Revision(1)),
+            elapsed: 0,
+            number: 0,
+        };
+        for _ in 0..clusters {
+            hub.join();
+        }
+        hub
+    }
+
+    fn join(&mut self) {
+        let index = self.clusters.len();
+        let candidate = Candidate::new(format!("c{index}"), index as u64);
+        self.ledger.rows.push(Row::new(candidate.name.clone()));
+        self.clusters.push(Cluster {
+            candidate,
+            wave: 0,
+            order: 0,
+            seeding: Seeding::Able,
+            names: 0,
+            dispatched: 0,
+            stopped: false,
+        });
+    }
+
+    /// One round, all of whose writes arrive.
+    fn round(&mut self) -> Plan {
+        let world = World {
+            spec: self.spec,
+            rules: self.rules,
+            mode: Mode::Divided,
+            when_short: WhenShort::Hold,
+            spread: &[],
+            waves: &self.waves,
+            pre_pull: None,
+            clusters: &self.clusters,
+            elapsed: self.elapsed,
+        };
+        let plan = plan(&world, &self.ledger);
+        self.ledger = plan.ledger.clone();
+        for (place, share) in &plan.writes {
+            self.clusters[*place].dispatched = share.seq;
+        }
+        plan
+    }
+
+    fn share(&self, index: usize) -> Share {
+        self.ledger.rows[index].share
+    }
+
+    fn shares(&self, of: impl Fn(&Share) -> u32) -> Vec<u32> {
+        self.ledger.rows.iter().map(|it| of(&it.share)).collect()
+    }
+
+    /// What a member reports that has done all its plan says.
+    fn obedient(&self, index: usize) -> Report {
+        let share = self.share(index);
+        let updated = share.updated.min(share.replicas);
+        Report {
+            incarnation: 1,
+            seq: share.seq,
+            epoch: share.epoch,
+            known_epoch: share.epoch,
+            observed: true,
+            replicas: share.replicas,
+            body: share.body,
+            stable: share.stable,
+            pods: share.replicas,
+            available: share.replicas,
+            updated,
+            updated_available: updated,
+            at_stable: if share.body == share.stable { updated } else { share.replicas - updated },
+            ..Report::default()
+        }
+    }
+
+    fn obey(&mut self, index: usize) {
+        self.report(index, |_| ());
+    }
+
+    fn obey_all(&mut self) {
+        for index in 0..self.clusters.len() {
+            self.obey(index);
+        }
+    }
+
+    /// A report of a member that has done all its plan says, but for what `change` changes.
+    fn report(&mut self, index: usize, change: impl Fn(&mut Report)) {
+        self.number += 1;
+        let mut report = Report { number: self.number, ..self.obedient(index) };
+        change(&mut report);
+        let target = self.ledger.target;
+        let taken = self.ledger.rows[index].take(report, target);
+        assert!(!matches!(taken, crate::ledger::Taken::Refused(_)), "{taken:?} {report:?}");
+    }
+
+    /// A report of a member whose pods are all at the stable revision still.
+    fn report_old(&mut self, index: usize) {
+        self.report(index, |it| {
+            (it.updated, it.updated_available) = (0, 0);
+            it.at_stable = it.pods;
+        });
+    }
+
+    fn set(&mut self, index: usize, state: State) {
+        self.clusters[index].candidate.state = state;
+    }
+
+    /// Rounds and obedience until nothing is written any more.
+    fn settle(&mut self) {
+        for _ in 0..200 {
+            let plan = self.round();
+            self.obey_all();
+            if plan.writes.is_empty() && self.round().writes.is_empty() {
+                return;
+            }
+        }
+        panic!("never quiet: {:?}", self.ledger);
+    }
+}
+
+fn reasons(plan: &Plan, cluster: &str) -> Vec<Why> {
+    let of = |it: &&super::Decision| it.cluster.as_deref() == Some(cluster);
+    plan.decisions.iter().filter(of).map(|it| it.why.clone()).collect()
+}
+
+fn words(conditions: &[Condition]) -> String {
+    conditions.iter().map(|it| format!("{it}; ")).collect()
+}
+
+#[test]
+fn a_restart_at_rest_writes_nothing() {
+    let mut hub = Hub::at_rest(3, 4);
+    let before = hub.ledger.clone();
+    let plan = hub.round();
+    assert!(plan.writes.is_empty());
+    assert_eq!(plan.ledger, before);
+}
+
+#[test]
+fn what_a_crash_kept_from_being_written_is_written_next() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.replicas = 8;
+    let written = hub.round().writes;
+    assert!(!written.is_empty());
+    for (place, share) in &written {
+        hub.clusters[*place].dispatched = share.seq - 1;
+    }
+    assert_eq!(hub.round().writes, written);
+}

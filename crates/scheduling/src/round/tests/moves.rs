@@ -1,0 +1,195 @@
+use super::*;
+
+#[test]
+fn a_move_grows_first_and_shrinks_when_the_new_pods_are_available_as_move_1_and_2_say() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.set(0, State::Draining);
+    let plan = hub.round();
+    // One pod above N at a time.
+    assert_eq!(hub.shares(|it| it.replicas), [3, 4]);
+    assert!(reasons(&plan, "c0").contains(&Why::ShrinkHeld(3)));
+    assert!(words(&plan.conditions).contains("c0 keeps 3 replicas"));
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 4]);
+    hub.obey(1);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 4]);
+    // The pod that leaves counts until it is gone.
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 4]);
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [0, 6]);
+}
+
+#[test]
+fn without_extra_pods_a_move_shrinks_first_as_move_2_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 1);
+    hub.set(0, State::Draining);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 3]);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 3]);
+    hub.obey(0);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 4]);
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [0, 6]);
+}
+
+#[test]
+fn a_share_already_granted_may_use_the_pods_a_move_would_count_on_as_move_2_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 1);
+    hub.spec.target = Revision(2);
+    hub.round();
+    hub.report_old(0);
+    hub.report_old(1);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+    hub.set(0, State::Draining);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3]);
+}
+
+#[test]
+fn a_scale_down_is_written_at_once_as_move_3_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.replicas = 2;
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [1, 1]);
+    assert!(reasons(&plan, "c0").contains(&Why::ScaledDown(2)));
+}
+
+#[test]
+fn a_scale_down_waits_for_growth_that_is_starting_as_move_3_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.replicas = 10;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [5, 5]);
+    hub.spec.replicas = 8;
+    hub.round();
+    // Six pods are available, eight are asked for: nothing that may be available goes.
+    assert_eq!(hub.shares(|it| it.replicas), [5, 5]);
+}
+
+/// Correction of MOVE-3: growth that is overdue is taken back; available pods elsewhere do not go in its place.
+#[test]
+fn a_scale_down_takes_overdue_growth_before_available_pods() {
+    let mut hub = Hub::at_rest(3, 4);
+    hub.spec.replicas = 14;
+    hub.set(0, State::Cordoned);
+    hub.set(1, State::Cordoned);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [4, 4, 6]);
+    hub.report(2, |it| (it.available, it.updated_available) = (4, 4));
+    hub.elapsed = 601;
+    hub.round();
+    hub.spec.replicas = 12;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [4, 4, 4]);
+}
+
+#[test]
+fn growth_is_taken_back_only_on_an_acknowledgement_as_move_6_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.set(0, State::Draining);
+    hub.round();
+    assert_eq!(hub.share(1).replicas, 4);
+    hub.set(0, State::Ready);
+    hub.round();
+    assert_eq!(hub.share(1).replicas, 4);
+    hub.report(1, |it| (it.available, it.updated_available) = (3, 3));
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3]);
+    assert!(reasons(&plan, "c1").contains(&Why::TakenBack(1)));
+}
+
+#[test]
+fn starting_pods_of_a_move_do_not_stop_a_release_as_move_7_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.set(0, State::Draining);
+    hub.round();
+    hub.report(1, |it| (it.available, it.updated_available) = (3, 3));
+    hub.spec.target = Revision(2);
+    hub.round();
+    hub.report_old(0);
+    hub.report(1, |it| {
+        (it.available, it.updated, it.updated_available, it.at_stable) = (3, 0, 0, 4);
+    });
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+}
+
+#[test]
+fn a_drain_with_no_room_elsewhere_waits_as_move_2_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.clusters[1].candidate.max = Some(3);
+    hub.set(0, State::Draining);
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3]);
+    assert_eq!((plan.unplaced, plan.homeless), (3, 0));
+}
+
+/// Correction of the hole: replicas without a place that still run where they may not stay are not missing, so they do
+/// not excuse replicas that are between clusters.
+#[test]
+fn replicas_that_may_not_stay_but_run_do_not_fill_the_hole() {
+    let mut hub = Hub::at_rest(2, 4);
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 2);
+    hub.clusters[1].candidate.max = Some(6);
+    hub.set(0, State::Draining);
+    hub.round();
+    hub.obey_all();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 4]);
+    hub.spec.target = Revision(2);
+    let plan = hub.round();
+    hub.report_old(0);
+    hub.report_old(1);
+    // Two replicas are on their way: with U = 1 nothing else may be taken down.
+    hub.round();
+    assert_eq!(plan.homeless, 0);
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
+}
+
+/// Correction of h_B: a hole that stays because the place is gone is not the move's any more.
+#[test]
+fn a_move_whose_place_is_gone_does_not_hold_the_release_for_ever() {
+    let mut hub = Hub::at_rest(2, 4);
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 1);
+    hub.set(0, State::Draining);
+    hub.round();
+    assert_eq!(hub.ledger.move_hole, 1);
+    hub.clusters[1].candidate.max = Some(4);
+    hub.set(0, State::Cordoned);
+    hub.obey_all();
+    hub.spec.target = Revision(2);
+    let plan = hub.round();
+    assert_eq!((plan.homeless, hub.ledger.move_hole), (1, 0));
+    hub.report_old(0);
+    hub.report_old(1);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+}
+
+/// Correction of BUD-3(b): the hole may wait for the very pods that a share would let go.
+#[test]
+fn a_shrink_that_cannot_finish_gets_its_share_past_the_hole() {
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 2);
+    hub.clusters[0].candidate.max = Some(2);
+    hub.clusters[1].candidate.max = Some(3);
+    hub.join();
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 3, 0]);
+    // A pod of the giver broke, and one that is well is marked: three pods, two replicas, two available.
+    hub.report(0, |it| {
+        (it.pods, it.available, it.updated, it.updated_available, it.at_stable) = (3, 2, 3, 2, 3);
+        it.marked = 1;
+    });
+    hub.obey(1);
+    let plan = hub.round();
+    // The new cluster waits for the pod to go, the pod for a share, and the share not for the new cluster.
+    assert!(reasons(&plan, "c2").contains(&Why::GrowthHeldByPods(1)));
+    assert_eq!(hub.share(0).unavailable, 1);
+}

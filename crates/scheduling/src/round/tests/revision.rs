@@ -1,0 +1,182 @@
+use super::*;
+
+#[test]
+fn a_cluster_without_a_share_never_sees_the_target_as_rev_6_says() {
+    let mut hub = Hub::at_rest(3, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 8;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.body.0 as u32), [2, 1, 1]);
+    assert_eq!(hub.shares(|it| it.updated), [1, 3, 3]);
+    hub.obey_all();
+    // Once given, the target stays the body, even with nothing of it due.
+    hub.spec.partition = 9;
+    hub.rules.partition_rollback = true;
+    hub.round();
+    assert_eq!((hub.share(0).body, hub.share(0).updated), (Revision(2), 0));
+}
+
+#[test]
+fn every_share_names_the_stable_revision_to_seed_as_rev_7_and_8_say() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 3;
+    hub.round();
+    hub.join();
+    hub.spec.replicas = 9;
+    hub.spec.partition = 6;
+    hub.round();
+    let joined = hub.share(2);
+    assert_eq!((joined.replicas, joined.stable), (3, Revision(1)));
+    assert!(hub.ledger.rows.iter().all(|it| it.share.stable == Revision(1)));
+}
+
+#[test]
+fn a_frozen_cluster_holds_its_exposure_whether_it_has_read_the_plan_or_not_as_rev_9_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 4;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    hub.set(0, State::Offline);
+    hub.report_old(1);
+    hub.round();
+    assert_eq!(hub.share(1).updated, 1);
+}
+
+#[test]
+fn a_new_target_starts_from_nothing_and_stable_stays_as_rev_10_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 4;
+    hub.round();
+    hub.obey_all();
+    hub.spec.target = Revision(3);
+    let plan = hub.round();
+    assert!(plan.decisions.iter().any(|it| it.why == Why::Superseded(Revision(2))));
+    assert_eq!((hub.ledger.target, hub.ledger.stable), (Revision(3), Revision(1)));
+    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+}
+
+#[test]
+fn a_withheld_cluster_keeps_leftovers_that_are_well_and_sends_back_the_others_as_rev_10_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.unavailable = 6;
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 2;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.updated), [2, 2]);
+    hub.report(0, |it| it.updated_available = 2);
+    hub.report(1, |it| (it.updated_available, it.available) = (1, 2));
+    hub.spec.target = Revision(3);
+    hub.spec.partition = 5;
+    hub.round();
+    // One pod of the new target goes to the first cluster; the second keeps one well leftover out of two.
+    assert_eq!((hub.share(1).body, hub.share(1).updated), (Revision(1), 2));
+    hub.report(1, |it| {
+        (it.pods, it.available, it.updated, it.updated_available, it.at_stable) = (3, 2, 1, 1, 1);
+        it.neither_unavailable = 1;
+    });
+    hub.round();
+    assert_eq!(hub.share(1).unavailable, 1);
+}
+
+/// Correction of REV-10: "restart at 0" forgets pods of a target that comes back.
+#[test]
+fn a_target_that_comes_back_finds_its_exposure_again() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 4;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    hub.obey_all();
+    hub.spec.target = Revision(3);
+    hub.round();
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    hub.round();
+    let exposed: u32 = hub.ledger.rows.iter().map(|it| it.updated.exposure).sum();
+    assert_eq!(exposed, 2);
+    hub.ledger.rows[0].past.clear();
+    assert!(hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 }).iter().sum::<u32>() <= 1);
+}
+
+#[test]
+fn a_pod_of_the_target_moves_only_after_it_is_gone_as_rev_11_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    hub.round();
+    hub.obey_all();
+    assert_eq!(hub.shares(|it| it.body.0 as u32), [2, 1]);
+    hub.set(0, State::Draining);
+    for _ in 0..20 {
+        hub.round();
+        let exposed: u32 = hub.ledger.rows.iter().map(|it| it.updated.exposure).sum();
+        assert!(exposed <= 1, "{:?}", hub.ledger);
+        hub.obey_all();
+    }
+    assert_eq!(hub.shares(|it| it.replicas), [0, 6]);
+    assert_eq!((hub.share(1).body, hub.share(1).updated), (Revision(2), 1));
+}
+
+#[test]
+fn with_no_partition_every_replica_may_be_new_as_rev_12_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.updated), [3, 3]);
+}
+
+#[test]
+fn a_release_ends_when_all_have_acknowledged_as_rev_13_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.round();
+    hub.obey(0);
+    hub.round();
+    assert_eq!(hub.ledger.stable, Revision(1));
+    hub.set(1, State::Offline);
+    hub.round();
+    assert_eq!(hub.ledger.stable, Revision(1));
+    hub.set(1, State::Ready);
+    hub.obey_all();
+    let plan = hub.round();
+    assert_eq!(hub.ledger.stable, Revision(2));
+    assert!(plan.decisions.iter().any(|it| it.why == Why::Released(Revision(2))));
+}
+
+#[test]
+fn updated_pods_of_another_revision_do_not_count_as_rev_14_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    hub.settle();
+    // The withheld cluster reports three updated pods: of the stable body.
+    assert_eq!(hub.ledger.rows[1].report.map(|it| it.updated), Some(3));
+    assert_eq!(hub.ledger.rows[1].reported_updated(Revision(2)), 0);
+    assert!(hub.round().writes.is_empty());
+}
+
+#[test]
+fn broken_old_pods_come_first_where_the_budget_is_held_as_rev_15_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.partition = 5;
+    hub.report(1, |it| (it.available, it.updated_available) = (2, 2));
+    hub.spec.target = Revision(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.body.0 as u32), [1, 2]);
+}
+
+#[test]
+fn a_pause_stops_updates_but_added_pods_follow_the_partition() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.paused = true;
+    hub.spec.target = Revision(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.body.0 as u32), [1, 1]);
+    hub.spec.replicas = 8;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [4, 4]);
+    assert_eq!(hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 }), [1, 1]);
+}

@@ -1,0 +1,60 @@
+use crate::{
+    names::ClusterName,
+    round::{SlotCluster, SlotReach, SlotReport, SlotRow, plan_slots},
+};
+
+fn rows(count: usize) -> Vec<SlotRow> {
+    (0..count).map(|it| SlotRow::new(ClusterName::from(format!("c{it}")))).collect()
+}
+
+fn clusters(nodes: &[u32]) -> Vec<SlotCluster> {
+    let cluster =
+        |(it, nodes): (usize, &u32)| SlotCluster { rank: it as u64, reach: SlotReach::Heard, nodes: *nodes };
+    nodes.iter().enumerate().map(cluster).collect()
+}
+
+fn report(row: &SlotRow, number: u64, active: u32, left: u32) -> SlotReport {
+    SlotReport { incarnation: 1, number, seq: row.seq, observed: true, active, left }
+}
+
+#[test]
+fn slots_go_round_as_clusters_finish_as_ipj_1_says() {
+    let clusters = clusters(&[4, 4, 4]);
+    let (mut rows, written) = plan_slots(2, &clusters, &rows(3));
+    assert_eq!(rows.iter().map(|it| it.slots.grant).collect::<Vec<_>>(), [1, 1, 0]);
+    assert_eq!(written, [2, 0, 1]);
+    let done = report(&rows[0], 1, 0, 0);
+    rows[0].take(done);
+    let (mut rows, _) = plan_slots(2, &clusters, &rows);
+    assert_eq!(rows.iter().map(|it| it.slots.grant).collect::<Vec<_>>(), [0, 1, 0]);
+    let stopped = report(&rows[0], 2, 0, 0);
+    rows[0].take(stopped);
+    let (rows, _) = plan_slots(2, &clusters, &rows);
+    assert_eq!(rows.iter().map(|it| it.slots.grant).collect::<Vec<_>>(), [0, 1, 1]);
+}
+
+#[test]
+fn pulls_still_running_hold_their_slots_as_ipj_1_says() {
+    let clusters = clusters(&[4, 4]);
+    let (mut rows, _) = plan_slots(2, &clusters, &rows(2));
+    // The job is paused by the user while a pull runs.
+    (rows, _) = plan_slots(0, &clusters, &rows);
+    assert_eq!(rows.iter().map(|it| it.slots.grant).collect::<Vec<_>>(), [0, 0]);
+    let running = report(&rows[0], 1, 1, 4);
+    rows[0].take(running);
+    let (rows, _) = plan_slots(1, &clusters, &rows);
+    let exposed: u32 = rows.iter().map(|it| it.slots.exposure).sum();
+    assert_eq!((exposed, rows[1].slots.grant), (2, 0));
+}
+
+#[test]
+fn a_slot_of_an_offline_cluster_stays_held_until_it_is_lost_as_ipj_1_says() {
+    let mut clusters = clusters(&[4, 4]);
+    let (rows, _) = plan_slots(1, &clusters, &rows(2));
+    clusters[0].reach = SlotReach::Offline;
+    let (rows, _) = plan_slots(1, &clusters, &rows);
+    assert_eq!(rows[1].slots.grant, 0);
+    clusters[0].reach = SlotReach::Lost;
+    let (rows, _) = plan_slots(1, &clusters, &rows);
+    assert_eq!(rows[1].slots.grant, 1);
+}

@@ -1,0 +1,143 @@
+use super::*;
+use crate::release::{Gate, OnFailure, Paused};
+
+fn waves(hub: &mut Hub, of: &[usize]) {
+    hub.waves = vec![Wave::named("canary"), Wave::named("rest")];
+    for (cluster, wave) in hub.clusters.iter_mut().zip(of) {
+        cluster.wave = *wave;
+    }
+    hub.spec.target = Revision(2);
+}
+
+fn bodies(hub: &Hub) -> Vec<u32> {
+    hub.shares(|it| it.body.0 as u32)
+}
+
+#[test]
+fn a_later_wave_gets_the_target_when_the_earlier_one_is_done_as_rel_1_to_3_say() {
+    let mut hub = Hub::at_rest(3, 2);
+    waves(&mut hub, &[1, 0, 1]);
+    hub.round();
+    assert_eq!(bodies(&hub), [1, 2, 1]);
+    hub.report(1, |it| (it.updated_available, it.available) = (1, 1));
+    hub.round();
+    assert_eq!(bodies(&hub), [1, 2, 1]);
+    hub.obey(1);
+    hub.round();
+    assert_eq!(bodies(&hub), [2, 2, 2]);
+    hub.settle();
+    assert_eq!((hub.ledger.stable, hub.ledger.release.is_none()), (Revision(2), true));
+}
+
+/// Correction of REL-2: a wave that is done only as far as the partition goes does not open the next one. Opened early,
+/// the next one would run without the gates of the first once the partition is lowered.
+#[test]
+fn the_partition_keeps_later_waves_closed_until_they_are_needed() {
+    let mut hub = Hub::at_rest(2, 2);
+    waves(&mut hub, &[0, 1]);
+    hub.spec.partition = 3;
+    hub.round();
+    hub.obey_all();
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("the partition is reached"));
+    assert!(!hub.ledger.rows[1].admitted);
+    hub.spec.partition = 0;
+    hub.round();
+    assert_eq!(bodies(&hub), [2, 1]);
+    hub.settle();
+    assert_eq!(hub.ledger.stable, Revision(2));
+}
+
+#[test]
+fn a_wave_without_replicas_is_passed_without_a_report_as_rel_3_says() {
+    let mut hub = Hub::at_rest(2, 2);
+    hub.join();
+    waves(&mut hub, &[1, 1, 0]);
+    hub.waves[0].soak = 1000;
+    hub.round();
+    hub.round();
+    assert_eq!(bodies(&hub)[..2], [2, 2]);
+}
+
+#[test]
+fn a_cluster_that_joins_takes_its_place_as_rel_6_says() {
+    let mut hub = Hub::at_rest(2, 2);
+    waves(&mut hub, &[0, 1]);
+    hub.round();
+    hub.join();
+    hub.clusters[2].wave = 0;
+    hub.spec.replicas = 6;
+    hub.round();
+    hub.round();
+    assert_eq!(bodies(&hub), [2, 1, 2]);
+}
+
+#[test]
+fn a_failed_gate_rolls_back_whatever_the_partition_as_rel_7_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    waves(&mut hub, &[0, 1]);
+    hub.spec.partition = 5;
+    hub.waves[0].gate = Gate { max_failing_pods: 0, on_failure: OnFailure::Rollback, ..Gate::default() };
+    hub.round();
+    hub.report(0, |it| (it.updated_available, it.available, it.failing) = (0, 2, 1));
+    hub.round();
+    assert_eq!((hub.ledger.target, hub.ledger.rolled_back), (Revision(1), Some(Revision(2))));
+    assert_eq!((hub.share(0).body, hub.share(0).updated), (Revision(1), 3));
+    hub.settle();
+    assert_eq!(bodies(&hub), [1, 1]);
+    // The next edit of the template ends it.
+    hub.spec.target = Revision(3);
+    hub.round();
+    assert_eq!((hub.ledger.target, hub.ledger.rolled_back), (Revision(3), None));
+}
+
+#[test]
+fn a_failed_gate_pauses_and_keeps_what_runs_as_rel_7_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    waves(&mut hub, &[0, 1]);
+    hub.waves[0].gate = Gate { max_failed: 0, ..Gate::default() };
+    hub.round();
+    hub.report_old(0);
+    hub.elapsed = 601;
+    hub.round();
+    hub.elapsed = 0;
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("made no progress"));
+    assert_eq!(bodies(&hub), [2, 1]);
+    if let Some(release) = &mut hub.ledger.release {
+        assert_eq!(release.paused, Some(Paused::ClustersFailed { failed: 1 }));
+        release.resume();
+    }
+    // Its deadline runs anew.
+    hub.round();
+    assert!(hub.ledger.release.as_ref().is_some_and(|it| it.paused.is_none()));
+}
+
+#[test]
+fn a_newer_target_supersedes_the_release_as_rel_8_says() {
+    let mut hub = Hub::at_rest(2, 2);
+    waves(&mut hub, &[0, 1]);
+    hub.round();
+    hub.spec.target = Revision(3);
+    hub.round();
+    assert_eq!(hub.ledger.release.as_ref().map(|it| (it.target, it.wave)), Some((Revision(3), 0)));
+}
+
+#[test]
+fn broken_pods_of_a_later_wave_hold_an_earlier_one_until_they_are_ignored_as_rel_12_says() {
+    let mut hub = Hub::at_rest(2, 2);
+    hub.report(1, |it| (it.available, it.updated_available) = (1, 1));
+    waves(&mut hub, &[0, 1]);
+    hub.round();
+    hub.report_old(0);
+    hub.report(1, |it| (it.available, it.updated_available) = (1, 1));
+    let plan = hub.round();
+    assert_eq!(hub.share(0).unavailable, 0);
+    assert!(words(&plan.conditions).contains("1 by c1"));
+    let name = hub.clusters[1].candidate.name.clone();
+    if let Some(release) = &mut hub.ledger.release {
+        release.ignored.push(name);
+    }
+    hub.round();
+    assert_eq!(hub.share(0).unavailable, 1);
+}
