@@ -49,7 +49,7 @@ fn replicas(answer: &Answer) -> Vec<u32> {
 }
 
 fn split(request: &Request) -> Vec<u32> {
-    replicas(&plan(request).unwrap())
+    replicas(&plan(request).expect("a request that makes sense"))
 }
 
 #[test]

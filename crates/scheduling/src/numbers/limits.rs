@@ -17,6 +17,16 @@ pub fn partition(value: Option<IntOrPercent>, replicas: u64) -> u64 {
     }
 }
 
+/// Refuses a partition above `100%`.
+pub fn check_partition(field: &'static str, value: IntOrPercent) -> Result<(), Error> {
+    match value {
+        IntOrPercent::Percent(it) if it.is_above_hundred() => {
+            Err(Error { field, fault: Fault::AboveHundredPercent })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether existing pods are being updated at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pace {

@@ -5,7 +5,7 @@ mod percent;
 
 use std::{error, fmt};
 
-pub use limits::{Pace, concurrency, max_surge, max_unavailable, partition, rebalance};
+pub use limits::{Pace, check_partition, concurrency, max_surge, max_unavailable, partition, rebalance};
 pub use percent::Percent;
 
 /// The most replicas one object may have over the fleet.

@@ -132,10 +132,10 @@ impl Slot {
         if self.mends > 0 {
             return Share::Mends(self.mends);
         }
-        if let Some(cause) = self.held_by {
-            if updated < self.replicas || cause == Share::CannotSeed {
-                return cause;
-            }
+        if let Some(cause) = self.held_by
+            && (updated < self.replicas || cause == Share::CannotSeed)
+        {
+            return cause;
         }
         match updated {
             _ if updated == self.replicas => Share::Full,

@@ -18,7 +18,7 @@ fn value(most: u32) -> impl Strategy<Value = IntOrPercent> {
         (0..=most).prop_map(IntOrPercent::Int),
         (0..=100u32).prop_map(|it| IntOrPercent::Percent(Percent::whole(it))),
         (0..=1000u32).prop_map(|it| {
-            IntOrPercent::Percent(Percent::parse(&format!("{}.{}%", it / 10, it % 10)).unwrap())
+            IntOrPercent::Percent(Percent::parse(&format!("{}.{}%", it / 10, it % 10)).expect("a percent"))
         }),
     ]
 }
@@ -249,7 +249,7 @@ fn single_cluster(value: IntOrPercent, replicas: u32) -> u32 {
         IntOrPercent::Int(number) => (f64::from(number), None),
         IntOrPercent::Percent(_) => {
             let text = value.to_string();
-            let percent: f64 = text.trim_end_matches('%').parse().unwrap();
+            let percent: f64 = text.trim_end_matches('%').parse().expect("digits");
             ((percent * f64::from(replicas) / 100.0).ceil(), Some(text))
         }
     };
