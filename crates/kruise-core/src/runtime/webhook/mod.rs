@@ -41,7 +41,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::timeout;
+
+use super::client;
 
 /// How long one API call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,20 +50,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why the server cannot run, or why one round of its upkeep failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server refused a call.
-    #[error("could not {call}")]
-    Api {
-        /// What was tried.
-        call: &'static str,
-        /// The answer.
-        source: kube::Error,
-    },
-    /// The API server did not answer.
-    #[error("could not {call} within {CALL_TIMEOUT:?}")]
-    Timeout {
-        /// What was tried.
-        call: &'static str,
-    },
+    /// A call of the API server failed.
+    #[error(transparent)]
+    Call(#[from] client::Error),
     /// The server was not told something it needs.
     #[error("the webhook server needs {0}")]
     Incomplete(&'static str),
@@ -142,9 +132,7 @@ impl Error {
     /// A fixed word for metrics.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::Api { source: kube::Error::Api(status), .. } if status.code == 409 => "conflict",
-            Self::Api { .. } => "api",
-            Self::Timeout { .. } => "timeout",
+            Self::Call(error) => error.label(),
             Self::Incomplete(_) | Self::Registrations(_) => "setup",
             Self::Listen { .. } | Self::Serve { .. } => "listen",
             Self::Issue { .. } | Self::Unservable { .. } => "certificate",
@@ -158,16 +146,12 @@ impl Error {
     }
 }
 
-/// Every API call goes through here: it gets a deadline and a name.
+/// The deadline of [`client::call`] is for writes of many objects; a webhook that is late blocks others sooner.
 async fn call<T>(
     name: &'static str,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {
-    match timeout(CALL_TIMEOUT, request).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(source)) => Err(Error::Api { call: name, source }),
-        Err(_) => Err(Error::Timeout { call: name }),
-    }
+    Ok(client::call_within(CALL_TIMEOUT, name, request).await?)
 }
 
 /// Changes the named object. `patch` carries the resourceVersion it was made for.
@@ -182,7 +166,7 @@ async fn merge<K: DeserializeOwned + Clone + fmt::Debug>(
 
 /// Whether `error` is the API server's answer `code`.
 fn is_status(error: &Error, code: u16) -> bool {
-    matches!(error, Error::Api { source: kube::Error::Api(status), .. } if status.code == code)
+    matches!(error, Error::Call(error) if error.code() == Some(code))
 }
 
 #[cfg(test)]
