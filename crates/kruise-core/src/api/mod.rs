@@ -1,7 +1,7 @@
 //! The kinds of OpenKruise and of the fleet, as the API server sees them.
 //!
 //! One folder per kind, with one file per version. `v1beta1` is what is stored and what controllers work on;
-//! `v1alpha1` is served through [`convert`]. Doc comments of fields become the descriptions that `kubectl explain`
+//! `v1alpha1` is served through [`convert()`]. Doc comments of fields become the descriptions that `kubectl explain`
 //! prints. Pod templates, claim templates, containers and volumes stay JSON, so that a field newer than this build
 //! survives every round trip.
 
