@@ -162,8 +162,8 @@ fn candidate(number: u32, even: u32, uid: &str) -> Candidate {
     Candidate {
         weight: 1 + number * 7 % 100,
         min: number % 2,
-        max: (number % 3 == 0).then_some(even * 4),
-        fit: (number % 5 == 0).then_some(even * 3),
+        max: number.is_multiple_of(3).then_some(even * 4),
+        fit: number.is_multiple_of(5).then_some(even * 3),
         ..Candidate::new(name.as_str(), rank(uid, &name))
     }
 }
