@@ -219,26 +219,21 @@ impl<K: Resource> Overlay<K> {
         ended
     }
 
-    /// Objects and doubts that are older than `age`: to be looked up in the API server. (A UID that is gone never comes
-    /// back: there is nothing to look up.)
+    /// Entries and doubts that are older than `age`: to be looked up in the API server. A deletion is among them only
+    /// while the watch contradicts it.
     ///
     /// `age` is longer than the API server works on a request (a minute): after that, a create in doubt that cannot be
     /// found has not happened and never will.
-    pub fn overdue(
-        &self,
-        age: Duration,
-        now: Instant,
-        shown: impl Fn(&Key) -> Option<Arc<K>>,
-    ) -> Vec<Ticket> {
+    pub fn overdue(&self, age: Duration, now: Instant, seen: &HashMap<Key, Arc<K>>) -> Vec<Ticket> {
         let is_old = |it: &Stamp| now.saturating_duration_since(it.at) >= age;
-        let keys: HashSet<&Key> = self
-            .writes
-            .iter()
-            .filter(|it| is_old(&it.1.stamp) && matches!(it.1.what, What::Object(_)))
-            .map(|it| it.0)
-            .chain(self.doubts.iter().filter(|it| is_old(&it.1.1)).map(|it| it.0))
-            .collect();
-        keys.into_iter().map(|it| self.ticket(it, shown(it).as_ref())).collect()
+        let is_open = |key: &Key, write: &Write<K>| {
+            matches!(write.what, What::Object(_)) || seen.get(key).is_some_and(|it| uid(&**it) == write.uid())
+        };
+        let writes =
+            self.writes.iter().filter(|it| is_old(&it.1.stamp) && is_open(it.0, it.1)).map(|it| it.0);
+        let doubts = self.doubts.iter().filter(|it| is_old(&it.1.1)).map(|it| it.0);
+        let keys: HashSet<&Key> = writes.chain(doubts).collect();
+        keys.into_iter().map(|it| self.ticket(it, self.over(it, seen.get(it)).as_ref())).collect()
     }
 
     /// The look-up of `ticket` found `found`. An answer that something else has overtaken is ignored.
@@ -250,7 +245,16 @@ impl<K: Resource> Overlay<K> {
         }
         self.doubts.remove(&ticket.key);
         match (found, &ticket.shown_uid) {
-            (Some(object), _) => self.record(object, seen, now),
+            (Some(object), _) => {
+                // The look-up began after the deletion was recorded and still finds the object: the record was wrong.
+                let was_wrong = self.writes.get(&ticket.key).is_some_and(
+                    |it| matches!(&it.what, What::Gone { uid: gone, .. } if gone == uid(&*object)),
+                );
+                if was_wrong {
+                    self.end(&ticket.key);
+                }
+                self.record(object, seen, now);
+            }
             // The watch may still be about to show it: it stays covered.
             (None, Some(gone)) => self.record_gone(&ticket.key, &gone.clone(), seen, now),
             (None, None) => {}
@@ -262,9 +266,9 @@ impl<K: Resource> Overlay<K> {
     pub fn expire(&mut self, age: Duration, now: Instant, seen: &HashMap<Key, Arc<K>>) {
         self.writes.retain(|key, write| match &write.what {
             What::Object(_) => true,
-            What::Gone { uid: gone, .. } => {
+            What::Gone { .. } => {
                 now.saturating_duration_since(write.stamp.at) < age
-                    || seen.get(key).is_some_and(|it| uid(&**it) == gone)
+                    || seen.get(key).is_some_and(|it| write.ends(&**it))
             }
         });
     }

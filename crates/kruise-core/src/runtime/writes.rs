@@ -107,13 +107,32 @@ impl<K: Cached> Writer<K> {
                 }
                 Ok(())
             }
-            // 409 is the precondition: the name belongs to another object by now.
-            Err(error) if matches!(error.code(), Some(404 | 409)) => {
+            Err(error) if error.code() == Some(404) => {
                 self.cache.deleted(&key, uid);
                 Ok(())
             }
+            Err(error) if error.code() == Some(409) => self.check_precondition(on, &key, uid, error).await,
             Err(error) => Err(self.noted(error, on, &key, Some(uid), Intent::Delete)),
         }
+    }
+
+    /// A delete was answered 409: usually the name belongs to another object by now, and ours is gone.
+    async fn check_precondition(
+        &self,
+        on: On<'_>,
+        key: &Key,
+        meant: &str,
+        conflict: Error,
+    ) -> Result<(), Error> {
+        let request =
+            || self.request(key).get(&key.name, &Default::default()).map_err(kube::Error::BuildRequest);
+        match call(on.call, async { self.client.request::<K>(request()?).await }).await {
+            Ok(found) if uid(&found) == meant => return Err(conflict),
+            Err(error) if error.code() != Some(404) => return Err(error),
+            _ => {}
+        }
+        self.cache.deleted(key, meant);
+        Ok(())
     }
 
     fn request(&self, key: &Key) -> Request {

@@ -143,7 +143,7 @@ impl<K: Resource> Store<K> {
 
     /// What should be looked up in the API server.
     pub(crate) fn overdue(&self, age: Duration, now: Instant) -> Vec<Ticket> {
-        self.overlay.overdue(age, now, |it| self.shown.get(it).cloned())
+        self.overlay.overdue(age, now, &self.seen)
     }
 
     /// Takes in what a look-up found; returns what readers see differently now.

@@ -274,6 +274,15 @@ fn a_look_up_ends_ghosts_and_covers_what_is_gone() {
 }
 
 #[test]
+fn a_deletion_that_did_not_happen_is_found_out() {
+    let mut bench = Bench::new(&[pod("a", "1", 10)]);
+    bench.deleted("a", "1");
+    assert_eq!(bench.view().len(), 0);
+    bench.look_up(Some(pod("a", "1", 10)));
+    assert_eq!((bench.view(), bench.open()), (vec!["a@10".to_owned()], 0));
+}
+
+#[test]
 fn a_deletion_that_the_list_knew_of_is_forgotten_in_time() {
     let mut bench = Bench::new(&[pod("a", "1", 10)]);
     bench.store.watched(Event::Init);

@@ -111,13 +111,23 @@ async fn deletions_are_told_apart_by_what_the_server_answers() {
         (status(404), false),
         (status(409), false),
     ] {
-        let (writer, cache, _) = writer(vec![answer.clone()]);
+        let mut namesake = body("a", 9, "owner");
+        namesake["metadata"]["uid"] = "another".into();
+        let (writer, cache, _) = writer(vec![answer.clone(), (200, namesake)]);
         let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
         writer.delete(ON, &pod, DeleteParams::default()).await.unwrap();
         let left = cache.owned_by("owner");
         assert_eq!(left.iter().filter(|it| it.is_terminating()).count(), usize::from(is_left), "{answer:?}");
         assert_eq!(left.len(), usize::from(is_left), "{answer:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_on_an_object_that_is_still_there_is_an_error() {
+    let (writer, cache, _) = writer(vec![status(409), (200, body("a", 6, "owner"))]);
+    let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+    let error = writer.delete(ON, &pod, DeleteParams::default()).await.unwrap_err();
+    assert_eq!((error.label(), cache.owned_by("owner").len()), ("conflict", 1));
 }
 
 #[tokio::test(start_paused = true)]
