@@ -87,8 +87,8 @@ impl Report {
         self.not_available().saturating_sub(broken_new)
     }
 
-    /// Whether the counts can be true of a member that was given at most `pods` pods.
-    pub(super) fn check(&self, pods: u64, newest: &Share) -> Result<(), ReportRefused> {
+    /// Whether the counts can be true of a member that was given at most `pods` pods and `replicas` replicas.
+    pub(super) fn check(&self, pods: u64, replicas: u32, newest: &Share) -> Result<(), ReportRefused> {
         if self.seq > newest.seq || self.epoch > newest.epoch.max(self.known_epoch) {
             return Err(ReportRefused::UnknownPlan);
         }
@@ -98,7 +98,8 @@ impl Report {
             && self.updated_available <= self.updated.min(self.available)
             && self.neither_unavailable <= self.neither().min(self.not_available())
             && self.marked <= self.pods
-            && self.failing <= self.updated;
+            && self.failing <= self.updated
+            && self.replicas <= replicas;
         if !consistent {
             return Err(ReportRefused::Contradiction);
         }

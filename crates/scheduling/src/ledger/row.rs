@@ -80,6 +80,8 @@ pub struct Row {
     pub lost: bool,
     /// Whether its pods are counted, not granted: a SidecarSet's.
     pub counted: bool,
+    /// Whether the member can carry no maxSurge: without a share it is written with maxUnavailable 1 (BUD-9).
+    pub in_place_only: bool,
     /// The last report taken.
     pub report: Option<Report>,
     /// Whether that report acknowledges the newest plan.
@@ -108,6 +110,7 @@ impl Row {
             busy_for: 0,
             lost: false,
             counted: false,
+            in_place_only: false,
             report: None,
             acknowledged: false,
             moving_for: 0,
@@ -128,6 +131,11 @@ impl Row {
     /// Pods of `target` the last report shows.
     pub fn reported_updated(&self, target: Revision) -> u32 {
         self.report.map_or(0, |it| if it.body == target { it.updated } else { 0 })
+    }
+
+    /// Replicas the last report shows to be missing: never more than there may be.
+    pub fn reported_unavailable(&self) -> u32 {
+        self.report.map_or(0, |it| it.unavailable().min(self.replicas.exposure))
     }
 
     /// Replicas granted that the hub has seen available at some time.
@@ -151,10 +159,15 @@ impl Row {
         if self.report.is_some_and(|it| (report.incarnation, report.number) <= (it.incarnation, it.number)) {
             return Taken::NotNewer;
         }
-        // A lost cluster may have been declared stopped before its last words arrived.
+        // A lost cluster may have been declared stopped before its last words of the old epoch arrived; counted pods
+        // are nobody's grant.
         let granted = u64::from(self.replicas.exposure) + u64::from(self.surge.exposure);
-        let most = if self.lost || self.counted { u64::from(u32::MAX) } else { granted };
-        if let Err(why) = report.check(most, &self.share) {
+        let (pods, replicas) = if self.lost || self.counted || report.epoch < self.epoch {
+            (u64::from(u32::MAX), u32::MAX)
+        } else {
+            (granted, self.replicas.exposure)
+        };
+        if let Err(why) = report.check(pods, replicas, &self.share) {
             return Taken::Refused(why);
         }
         self.report = Some(report);
@@ -171,7 +184,9 @@ impl Row {
     }
 
     fn acknowledge(&mut self, report: &Report, target: Revision) {
-        self.unavailable.acknowledge(report.unavailable());
+        // Such a member may take one pod down whenever it has pods to delete, share or not.
+        let may_delete = self.in_place_only && (report.pods > self.replicas.grant || report.marked > 0);
+        self.unavailable.acknowledge(report.unavailable().max(u32::from(may_delete)));
         self.surge.acknowledge(report.pods.saturating_sub(self.replicas.grant));
         self.replicas.acknowledge(report.pods.saturating_sub(self.surge.grant));
         self.updated.acknowledge(if report.body == target { report.updated } else { 0 });

@@ -94,6 +94,7 @@ fn absurd_reports_are_refused_and_the_last_one_stays() {
         (Report { available: 5, ..report(2, 1) }, ReportRefused::Contradiction),
         (Report { updated_available: 3, ..report(2, 1) }, ReportRefused::Contradiction),
         (Report { updated: u32::MAX, pods: u32::MAX, ..report(2, 1) }, ReportRefused::Contradiction),
+        (Report { replicas: u32::MAX, ..report(2, 1) }, ReportRefused::Contradiction),
         (Report { pods: 9, ..report(2, 1) }, ReportRefused::TooManyPods),
         (report(2, 7), ReportRefused::UnknownPlan),
     ];

@@ -52,8 +52,12 @@ impl Draft<'_> {
             let line = &mut self.lines[place];
             let whole = line.demand.whole();
             line.unavailable = if idle { 0 } else { row.unavailable.grant.min(whole).min(unavailable_left) };
+            // A member that deletes by its share keeps it until the pods are gone.
+            if spec.in_place_only && line.replicas < line.before {
+                line.unavailable = line.unavailable.max(row.unavailable.grant.min(1));
+            }
             line.surge = if spec.paused { 0 } else { row.surge.grant.min(whole).min(surge_left) };
-            unavailable_left -= line.unavailable;
+            unavailable_left = unavailable_left.saturating_sub(line.unavailable);
             surge_left -= line.surge;
         }
     }
@@ -105,14 +109,16 @@ impl Draft<'_> {
         if ignored {
             return 0;
         }
-        let Some(report) = row.report else { return 0 };
+        if row.report.is_none() {
+            return 0;
+        }
         if self.lines[place].reach == Reach::Frozen {
             return i64::from(match self.world.rules.unknown {
                 UnknownCountsAs::Unavailable => row.replicas.grant,
-                UnknownCountsAs::LastReported => report.unavailable(),
+                UnknownCountsAs::LastReported => row.reported_unavailable(),
             });
         }
-        i64::from(report.unavailable().saturating_sub(row.moving))
+        i64::from(row.reported_unavailable().saturating_sub(row.moving))
     }
 
     /// What a cluster takes of the budget: what is down, or what it may take down.
@@ -135,7 +141,7 @@ impl Draft<'_> {
             let down = if self.ledger.move_hole > 0 {
                 self.down(place)
             } else {
-                i64::from(self.ledger.rows[place].report.map_or(0, |it| it.unavailable()))
+                i64::from(self.ledger.rows[place].reported_unavailable())
             };
             let idle = (i64::from(self.lines[place].unavailable) - down).max(0).min(excess);
             excess -= idle;
@@ -208,7 +214,7 @@ impl Draft<'_> {
             (exposure + spare).min(exposure.max(starting) + deep)
         };
         // Pods that are down already cost nothing (BUD-4), but may be well again when the plan arrives: (a) holds.
-        let free = i64::from(row.report.map_or(0, |it| it.unavailable()));
+        let free = i64::from(row.reported_unavailable());
         let room = sums.limit - sums.down;
         let mut by_down = if room < 0 { free } else { free.max(exposure.max(self.down(place)) + room) };
         // One share for a shrink that cannot finish: the hole may be waiting for just the pods that have to go here.
@@ -238,7 +244,7 @@ impl Draft<'_> {
     /// BUD-8: surge likewise, with only its own sum to keep.
     fn grow_surge(&mut self) {
         let spec = self.world.spec;
-        if spec.paused || spec.surge == 0 {
+        if spec.paused || spec.surge == 0 || spec.in_place_only {
             return;
         }
         let limit = i64::from(spec.surge);

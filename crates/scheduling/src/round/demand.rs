@@ -50,7 +50,9 @@ impl Draft<'_> {
             broken.min(leftovers)
         };
         let to_update = marked.max(left);
-        let stuck = u32::from(report.pods > line.replicas && report.not_available() > 0);
+        let surplus =
+            report.pods > line.replicas || (self.world.spec.in_place_only && line.goal < line.before);
+        let stuck = u32::from(surplus && (report.not_available() > 0 || self.world.spec.in_place_only));
         Demand { marked, to_update, stuck: to_update.max(stuck) }
     }
 }

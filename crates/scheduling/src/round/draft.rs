@@ -87,6 +87,7 @@ impl<'a> Draft<'a> {
             if self.world.spec.population == Population::Matched && reach != Reach::Away {
                 count_matched(row);
             }
+            row.in_place_only = self.world.spec.in_place_only;
             self.lines.push(Line::opened(row, reach));
         }
     }
@@ -206,8 +207,17 @@ impl<'a> Draft<'a> {
             paused: self.world.spec.paused || (line.unavailable == 0 && line.surge == 0),
             body: line.body,
             stable: self.ledger.stable,
-            named: self.world.clusters[place].names,
+            named: if self.may_delete(place, line) {
+                self.world.clusters[place].names
+            } else {
+                row.share.named
+            },
         }
+    }
+
+    /// Whether a plan may ask this cluster to delete pods. A member without maxSurge needs a share for that (BUD-9).
+    pub(super) fn may_delete(&self, place: usize, line: &Line) -> bool {
+        !self.world.spec.in_place_only || line.unavailable.max(self.ledger.rows[place].unavailable.grant) > 0
     }
 
     /// Whether every pod of a cluster may carry its body (REV-12).

@@ -36,6 +36,11 @@ impl Draft<'_> {
             if excess == 0 {
                 continue;
             }
+            // The share such a member deletes by is granted first, by demand (BUD-9).
+            if self.world.spec.in_place_only && row.unavailable.grant == 0 {
+                self.decide(place, Why::ShrinkHeld(excess));
+                continue;
+            }
             let shrunk = room.shrink(&Giver {
                 excess,
                 moving: line.starting,
@@ -141,10 +146,7 @@ impl Draft<'_> {
     /// Pods starting, or down, that count against scaleStrategy.maxUnavailable (BUD-10).
     fn starting(&self) -> i64 {
         self.live()
-            .map(|it| {
-                let down = self.ledger.rows[it].report.map_or(0, |report| report.unavailable());
-                i64::from(self.lines[it].starting.max(down))
-            })
+            .map(|it| i64::from(self.lines[it].starting.max(self.ledger.rows[it].reported_unavailable())))
             .sum()
     }
 

@@ -72,7 +72,7 @@ impl Draft<'_> {
             .live()
             .map(|it| {
                 let row = &self.ledger.rows[it];
-                u64::from(row.unavailable.exposure.max(row.report.map_or(0, |it| it.unavailable())))
+                u64::from(row.unavailable.exposure.max(row.reported_unavailable()))
             })
             .sum();
         held >= u64::from(self.world.spec.unavailable)

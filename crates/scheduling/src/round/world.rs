@@ -46,6 +46,8 @@ pub struct Spec {
     pub paused: bool,
     /// The revision of the object's template.
     pub target: Revision,
+    /// Whether pods are only ever updated in place, so that members can carry no maxSurge.
+    pub in_place_only: bool,
     /// What the pods of the fleet belong to.
     pub population: Population,
 }

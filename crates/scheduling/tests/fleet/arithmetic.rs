@@ -22,7 +22,8 @@ impl Numbers {
         // Zero for both is not valid in a member: it is written as paused with maxSurge 1 (BUD-9).
         let paused = share.paused || share.is_still();
         let surge_limit = if paused { 0 } else { share.surge };
-        let (replicas, limit) = (i64::from(share.replicas), i64::from(share.unavailable));
+        let least = u32::from(share.is_still() && member.in_place_only);
+        let (replicas, limit) = (i64::from(share.replicas), i64::from(share.unavailable.max(least)));
         let partition = i64::from(share.replicas.saturating_sub(share.updated));
         let (mut new, mut old, mut marked_new, mut marked_old, mut down) = (0i64, 0i64, 0i64, 0i64, 0i64);
         for pod in &member.pods {

@@ -18,6 +18,8 @@ pub(crate) struct Check {
     down: u64,
     /// How far below the settled level availability may be.
     deep: u64,
+    /// Replicas starting by growth, where the object limits them.
+    starting: u64,
     /// Replicas that have been available at a time.
     settled: u64,
     /// Replicas that have no place and do not run, by the last round.
@@ -39,6 +41,7 @@ impl Check {
             surge: u64::from(spec.surge),
             down: u64::from(spec.unavailable),
             deep: u64::from(spec.unavailable.max(rules.move_unavailable)),
+            starting: 0,
             settled: 0,
             homeless: 0,
             looks_inside,
@@ -68,6 +71,7 @@ impl Check {
         }
         self.canary(spec, ledger, members)?;
         self.flood(spec, rules, ledger, members)?;
+        self.starting(spec, ledger)?;
         self.availability(spec, rules, ledger, members)
     }
 
@@ -121,6 +125,18 @@ impl Check {
             let most = format!("{} + {}", self.replicas, self.surge);
             return Err(Broken(format!("alive {alive} > {most} (N + M + D = {asked}, S = {})", spec.surge)));
         }
+        Ok(())
+    }
+
+    /// Growth never has more replicas starting than scaleStrategy.maxUnavailable (BUD-10). A returned cluster brings its own.
+    fn starting(&mut self, spec: &Spec, ledger: &Ledger) -> Result<(), Broken> {
+        let starting: u64 = ledger.rows.iter().map(|it| u64::from(it.moving)).sum();
+        let limit = spec.scale_unavailable.map_or(NO_LIMIT, u64::from);
+        let back = ledger.rows.iter().any(|it| it.epoch > 0);
+        if starting > limit.max(self.starting) && !back {
+            return Err(Broken(format!("{starting} replicas are starting > {limit}")));
+        }
+        self.starting = starting;
         Ok(())
     }
 

@@ -40,8 +40,16 @@ fn any(fleet: &mut Fleet, chance: usize) {
         60..66 if fleet.members.len() < 5 => fleet.join(),
         66..70 => fleet.spec.paused ^= true,
         70..79 => give_up(fleet),
-        79..83 => (fleet.spec.unavailable, fleet.spec.surge) = budgets(&mut fleet.dice),
-        83..86 => (fleet.rules.move_surge, fleet.rules.move_unavailable) = move_limits(&mut fleet.dice),
+        79..83 => {
+            (fleet.spec.unavailable, fleet.spec.surge) = budgets(&mut fleet.dice);
+            let least = u32::from(fleet.spec.in_place_only);
+            fleet.spec.unavailable = fleet.spec.unavailable.max(least);
+        }
+        83..86 => {
+            (fleet.rules.move_surge, fleet.rules.move_unavailable) = move_limits(&mut fleet.dice);
+            let least = u32::from(fleet.spec.in_place_only);
+            fleet.rules.move_surge = fleet.rules.move_surge.max(least);
+        }
         86..90 => name_pod(fleet),
         90..93 => reshape(fleet),
         _ => steer(fleet),

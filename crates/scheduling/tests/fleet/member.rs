@@ -57,6 +57,8 @@ pub(crate) struct Member {
     pub(crate) exists: bool,
     pub(crate) in_place: bool,
     pub(crate) rolls_back: bool,
+    /// Cannot carry maxSurge: written with maxUnavailable 1 where it has no share (BUD-9).
+    pub(crate) in_place_only: bool,
     pub(crate) pods: Vec<Pod>,
     /// The share in force.
     pub(crate) share: Share,
@@ -73,12 +75,13 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(in_place: bool, rolls_back: bool) -> Self {
+    pub(crate) fn new(in_place: bool, rolls_back: bool, in_place_only: bool) -> Self {
         Self {
             online: true,
             exists: false,
             in_place,
             rolls_back,
+            in_place_only,
             pods: Vec::new(),
             share: Share::default(),
             missing: Missing::default(),

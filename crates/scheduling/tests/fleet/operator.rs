@@ -33,7 +33,7 @@ impl Fleet {
             dispatched: 0,
             stopped: false,
         });
-        self.members.push(Member::new(self.in_place, self.rules.partition_rollback));
+        self.members.push(Member::new(self.in_place, self.rules.partition_rollback, self.spec.in_place_only));
         self.flags.push(State::Ready);
         self.given_up.push(false);
         self.written.push(Vec::new());

@@ -85,6 +85,13 @@ pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
     }
     let with_waves = if theme == Theme::Waves { 1000 } else { 333 };
     let waves = if dice.permille(with_waves) { draw_waves(&mut dice, theme) } else { Vec::new() };
+    let in_place = dice.permille(500);
+    if in_place && dice.permille(200) {
+        spec.in_place_only = true;
+        spec.unavailable = spec.unavailable.max(1);
+        // Shrinking first would need a share beside the hole: such objects want room above N.
+        rules.move_surge = rules.move_surge.max(1);
+    }
     Setting {
         theme,
         clusters,
@@ -94,7 +101,7 @@ pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
         when_short: if dice.permille(300) { WhenShort::Hold } else { WhenShort::Overcommit },
         spread: if dice.permille(100) { vec![draw_spread(&mut dice)] } else { Vec::new() },
         uneven: dice.permille(300),
-        in_place: dice.permille(500),
+        in_place,
         variant: Variant::Sound,
     }
 }
@@ -185,6 +192,7 @@ pub(crate) fn spec() -> Spec {
         scale_unavailable: None,
         paused: false,
         target: Revision(1),
+        in_place_only: false,
         population: Population::Granted,
     }
 }

@@ -136,6 +136,28 @@ fn a_member_without_shares_is_written_paused_as_bud_9_says() {
 }
 
 #[test]
+fn a_member_without_surge_deletes_only_by_a_share_as_bud_9_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.in_place_only = true;
+    hub.spec.replicas = 5;
+    hub.round();
+    // First the share, then the shrink.
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3]);
+    assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+    hub.obey_all();
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas).iter().sum::<u32>(), 5);
+    let giver = usize::from(hub.share(1).replicas == 2);
+    // It holds one while the pod is there, whatever is written.
+    hub.report(giver, |it| {
+        (it.pods, it.available, it.updated, it.updated_available, it.at_stable) = (3, 3, 3, 3, 3);
+    });
+    assert_eq!(hub.ledger.rows[giver].unavailable.exposure, 1);
+    hub.settle();
+    assert_eq!(hub.ledger.rows.iter().map(|it| it.unavailable.exposure).sum::<u32>(), 0);
+}
+
+#[test]
 fn growth_keeps_to_the_scale_limit_and_repair_is_never_forbidden_as_bud_10_says() {
     let mut hub = Hub::empty(2);
     hub.spec.replicas = 10;

@@ -4,6 +4,7 @@ mod budget;
 mod failover;
 mod moves;
 mod revision;
+mod sidecar;
 mod slots;
 mod waves;
 
@@ -51,6 +52,7 @@ impl Hub {
                 scale_unavailable: None,
                 paused: false,
                 target: Revision(1),
+                in_place_only: false,
                 population: Population::Granted,
             },
             rules: Rules {
@@ -221,4 +223,29 @@ fn what_a_crash_kept_from_being_written_is_written_next() {
         hub.clusters[*place].dispatched = share.seq - 1;
     }
     assert_eq!(hub.round().writes, written);
+}
+
+#[test]
+fn huge_numbers_give_right_sums_and_absurd_ones_change_nothing() {
+    let mut hub = Hub::empty(5_000);
+    hub.spec.replicas = 1_000_000;
+    (hub.spec.unavailable, hub.spec.surge) = (u32::MAX, u32::MAX);
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (u32::MAX, u32::MAX);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas).iter().sum::<u32>(), 1_000_000);
+    hub.obey_all();
+    hub.spec.target = Revision(2);
+    hub.spec.partition = u64::MAX;
+    hub.round();
+    let updated =
+        |hub: &Hub| hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 }).iter().sum::<u32>();
+    assert_eq!(updated(&hub), 0);
+    hub.spec.partition = 1;
+    hub.round();
+    assert_eq!(updated(&hub), 999_999);
+    let before = hub.shares(|it| it.replicas);
+    hub.spec.replicas = u32::MAX;
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("above the limit"));
+    assert_eq!(hub.shares(|it| it.replicas), before);
 }
