@@ -6,7 +6,7 @@
 pub mod proxy;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     process::{Command, Output},
     time::Duration,
@@ -14,14 +14,18 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::{
-    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, CustomResourceDefinitionCondition,
+    },
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
+use tokio::sync::Mutex;
 
 /// How long a test waits for a condition before it fails; generous, as machines are shared.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -94,28 +98,16 @@ impl Cluster {
         Ok(child.wait_with_output()?)
     }
 
-    /// Applies every CRD of ours and waits until all are served.
+    /// Makes every CRD of ours served, once per cluster and test program.
     pub async fn install_crds(&self) -> Result<Vec<CustomResourceDefinition>> {
-        let api: Api<CustomResourceDefinition> = Api::all(self.client().await?);
+        static INSTALLED: Mutex<BTreeSet<String>> = Mutex::const_new(BTreeSet::new());
+        let mut installed = INSTALLED.lock().await;
         let crds = kruise_core::api::crds();
-        for crd in &crds {
-            let name = crd.metadata.name.as_deref().unwrap_or_default();
-            api.patch(name, &PatchParams::apply("multicluster-tests").force(), &Patch::Apply(crd))
-                .await
-                .with_context(|| format!("the API server refuses {name}"))?;
-        }
-        for crd in &crds {
-            let name = crd.metadata.name.clone().unwrap_or_default();
-            eventually(&format!("{name} is served"), async || {
-                let status = api.get(&name).await?.status.unwrap_or_default();
-                Ok(status
-                    .conditions
-                    .iter()
-                    .flatten()
-                    .any(|it| it.type_ == "Established" && it.status == "True")
-                    .then_some(()))
-            })
-            .await?;
+        if installed.insert(self.name.clone()) {
+            let api: Api<CustomResourceDefinition> = Api::all(self.client().await?);
+            for crd in &crds {
+                install(&api, crd).await?;
+            }
         }
         Ok(crds)
     }
@@ -126,6 +118,28 @@ impl Cluster {
         namespaces.delete(namespace, &DeleteParams::background()).await?;
         Ok(())
     }
+}
+
+/// Replaces a definition that is there as a whole: an earlier run may have pointed its conversion to a server of its
+/// own, and a definition may not name both that and a Service.
+async fn install(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> Result<()> {
+    let name = crd.metadata.name.clone().unwrap_or_default();
+    let written = match api.get_opt(&name).await? {
+        None => api.create(&PostParams::default(), crd).await,
+        Some(there) => {
+            let mut crd = crd.clone();
+            crd.metadata.resource_version = there.metadata.resource_version;
+            api.replace(&name, &PostParams::default(), &crd).await
+        }
+    };
+    written.with_context(|| format!("the API server refuses {name}"))?;
+    eventually(&format!("{name} is served"), async || {
+        let status = api.get(&name).await?.status.unwrap_or_default();
+        let established =
+            |it: &CustomResourceDefinitionCondition| it.type_ == "Established" && it.status == "True";
+        Ok(status.conditions.iter().flatten().any(established).then_some(()))
+    })
+    .await
 }
 
 /// Asks until there is an answer, and fails with the last error, or `what`, when patience is at its end.

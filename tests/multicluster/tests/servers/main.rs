@@ -3,3 +3,4 @@
 mod conversion;
 mod crds;
 mod leader;
+mod policies;
