@@ -157,104 +157,116 @@ fn sync(world: &Arc<Shared>, member: &Arc<Member>, uid: &str) {
 
 impl Nodes {
     fn look(&mut self, uid: &str, pod: &Value, now: Duration, wall: &str) -> Option<Outcome> {
-        let seed = self.seed.of("pod").of(uid);
         let run = self.runs.get_mut(uid)?;
-        // A pod that was marked with no time left and still has a finalizer has nothing left to run.
-        let images: BTreeSet<String> = self.entries.get(&run.node)?.images.clone();
+        let images = &mut self.entries.get_mut(&run.node)?.images;
+        let seed = self.seed.of("pod").of(uid);
         run.started.get_or_insert_with(|| wall.to_owned());
-        let around = |container: &Value, has: bool| {
-            surroundings(&self.behaviour, seed, now, wall, pod, container, has)
-        };
-
-        let deleting = !pod["metadata"]["deletionTimestamp"].is_null();
-        if deleting {
-            let ends = *run.ends.get_or_insert_with(|| {
-                let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
-                let around = around(&Value::Null, true);
-                let slowest =
-                    run.containers.iter().map(|it| it.stop_time(&around) + pre_stop(pod, &it.name)).max();
-                now + slowest.unwrap_or_default().min(Duration::from_secs(grace))
-            });
-            // A second delete may have shortened the grace period.
-            let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
-            let ends = ends.min(now + Duration::from_secs(grace));
-            if now < ends {
-                let status = status::of(pod, run, now, wall, &self.behaviour);
-                return Some(Outcome { status, finished: false, next: Some(ends) });
-            }
-            for container in run.containers.iter_mut().chain(&mut run.init) {
-                container.stop(0, &around(&Value::Null, true));
-            }
-            let status = status::of(pod, run, now, wall, &self.behaviour);
-            return Some(Outcome { status, finished: true, next: None });
-        }
-
-        let mut next = None;
-        let mut running = true;
-        for container in pod["spec"]["initContainers"].as_array().into_iter().flatten() {
-            let (name, image) = (text(&container["name"]), text(&container["image"]));
-            let index = run.init.iter().position(|it| it.name == name);
-            let index = index.unwrap_or_else(|| {
-                run.init.push(ContainerRun::new(&name, &image));
-                run.init.len() - 1
-            });
-            let mut around = around(container, images.contains(&image));
-            around.restart = Restart::OnFailure;
-            let it = &mut run.init[index];
-            it.advance(&image, &around);
-            // An init container has done its work as soon as it runs, unless its image says how it ends.
-            if matches!(&it.state, State::Running { exit: None, .. }) {
-                it.make_exit(now, 0);
-                it.advance(&image, &around);
-            }
-            next = sooner(next, it.due(now));
-            if !matches!(&it.state, State::Done(ended) if ended.code == 0) {
-                running = false;
-                break;
-            }
-        }
-        if running {
-            for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
-                let (name, image) = (text(&container["name"]), text(&container["image"]));
-                let index = run.containers.iter().position(|it| it.name == name);
-                let index = index.unwrap_or_else(|| {
-                    run.containers.push(ContainerRun::new(&name, &image));
-                    run.containers.len() - 1
-                });
-                let it = &mut run.containers[index];
-                it.advance(&image, &around(container, images.contains(&image)));
-                next = sooner(next, it.due(now));
-            }
-        }
-        let pulled = run.containers.iter().chain(&run.init).filter(|it| it.id.is_some());
-        let pulled: Vec<String> = pulled.map(|it| it.image.clone()).collect();
-        let status = status::of(pod, run, now, wall, &self.behaviour);
-        if let Some(entry) = self.entries.get_mut(&run.node) {
-            entry.images.extend(pulled);
-        }
-        Some(Outcome { status, finished: false, next })
+        let mut look = Look { behaviour: &self.behaviour, seed, images, pod, now, wall };
+        Some(if pod["metadata"]["deletionTimestamp"].is_null() {
+            look.go_on(run)
+        } else {
+            look.wind_down(run)
+        })
     }
 }
 
-fn surroundings<'a>(
+/// One look at a pod and what is around it.
+struct Look<'a> {
     behaviour: &'a Behaviour,
     seed: Seed,
+    /// What the node has pulled.
+    images: &'a mut BTreeSet<String>,
+    pod: &'a Value,
     now: Duration,
     wall: &'a str,
-    pod: &Value,
-    container: &Value,
-    has_image: bool,
-) -> Surroundings<'a> {
-    let seconds = |probe: &str| container[probe]["initialDelaySeconds"].as_u64().unwrap_or(0);
-    let probed = container["readinessProbe"].is_object() || container["startupProbe"].is_object();
-    let probe_delay =
-        probed.then(|| Duration::from_secs(seconds("readinessProbe").max(seconds("startupProbe"))));
-    let restart = match pod["spec"]["restartPolicy"].as_str() {
-        Some("Never") => Restart::Never,
-        Some("OnFailure") => Restart::OnFailure,
-        _ => Restart::Always,
-    };
-    Surroundings { behaviour, seed, now, wall, has_image, probe_delay, restart }
+}
+
+impl Look<'_> {
+    /// Brings the containers of a pod up, or to a new image.
+    fn go_on(&mut self, run: &mut PodRun) -> Outcome {
+        let (mut next, mut initialized) = (None, true);
+        for spec in self.pod["spec"]["initContainers"].as_array().into_iter().flatten() {
+            let around = Surroundings { restart: Restart::OnFailure, ..self.around(spec) };
+            let (it, image) = place(&mut run.init, spec);
+            it.advance(&image, &around);
+            // An init container has done its work as soon as it runs, unless its image says how it ends.
+            if matches!(&it.state, State::Running { exit: None, .. }) {
+                it.make_exit(self.now, 0);
+                it.advance(&image, &around);
+            }
+            next = sooner(next, it.due(self.now));
+            initialized = matches!(&it.state, State::Done(ended) if ended.code == 0);
+            if !initialized {
+                break;
+            }
+        }
+        if initialized {
+            for spec in self.pod["spec"]["containers"].as_array().into_iter().flatten() {
+                let around = self.around(spec);
+                let (it, image) = place(&mut run.containers, spec);
+                it.advance(&image, &around);
+                next = sooner(next, it.due(self.now));
+            }
+        }
+        let started = run.containers.iter().chain(&run.init);
+        let started = started.filter(|it| matches!(it.state, State::Running { .. } | State::Done(_)));
+        self.images.extend(started.map(|it| it.image.clone()));
+        Outcome { status: self.status(run), finished: false, next }
+    }
+
+    /// Stops the containers of a pod that is being deleted.
+    fn wind_down(&mut self, run: &mut PodRun) -> Outcome {
+        let around = self.around(&Value::Null);
+        let seconds = self.pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+        let grace = Duration::from_secs(seconds);
+        let slowest =
+            run.containers.iter().map(|it| it.stop_time(&around) + pre_stop(self.pod, &it.name)).max();
+        let ends = run.ends.unwrap_or_else(|| self.now + slowest.unwrap_or_default());
+        // A second delete may have shortened the grace period.
+        let ends = ends.min(self.now + grace);
+        run.ends = Some(ends);
+        if self.now < ends {
+            return Outcome { status: self.status(run), finished: false, next: Some(ends) };
+        }
+        for container in run.containers.iter_mut().chain(&mut run.init) {
+            container.stop(0, &around);
+        }
+        Outcome { status: self.status(run), finished: true, next: None }
+    }
+
+    fn status(&self, run: &PodRun) -> Value {
+        status::of(self.pod, run, self.now, self.wall, self.behaviour)
+    }
+
+    fn around(&self, spec: &Value) -> Surroundings<'_> {
+        let seconds = |probe: &str| spec[probe]["initialDelaySeconds"].as_u64().unwrap_or(0);
+        let probed = spec["readinessProbe"].is_object() || spec["startupProbe"].is_object();
+        let delay = Duration::from_secs(seconds("readinessProbe").max(seconds("startupProbe")));
+        let restart = match self.pod["spec"]["restartPolicy"].as_str() {
+            Some("Never") => Restart::Never,
+            Some("OnFailure") => Restart::OnFailure,
+            _ => Restart::Always,
+        };
+        Surroundings {
+            behaviour: self.behaviour,
+            seed: self.seed,
+            now: self.now,
+            wall: self.wall,
+            has_image: self.images.contains(&text(&spec["image"])),
+            probe_delay: probed.then_some(delay),
+            restart,
+        }
+    }
+}
+
+/// The run of a container, made when there is none, and the image it should have.
+fn place<'a>(runs: &'a mut Vec<ContainerRun>, spec: &Value) -> (&'a mut ContainerRun, String) {
+    let (name, image) = (text(&spec["name"]), text(&spec["image"]));
+    let index = runs.iter().position(|it| it.name == name).unwrap_or_else(|| {
+        runs.push(ContainerRun::new(&name, &image));
+        runs.len() - 1
+    });
+    (&mut runs[index], image)
 }
 
 /// How long a container's preStop hook takes: a `sleep` says so, and any other hook counts as quick.

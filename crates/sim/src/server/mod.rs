@@ -283,7 +283,7 @@ impl State {
     /// The text of an object in the version a request asks for.
     pub(crate) fn text(&self, resource: &Resource, stored: &Stored) -> Result<Bytes, Failure> {
         if resource.version == resource.storage_version {
-            return Ok(Bytes::copy_from_slice(&stored.body));
+            return Ok(stored.text().into());
         }
         Ok(self.in_version(resource, stored)?.to_string().into())
     }

@@ -1,5 +1,7 @@
 //! Objects: how they are kept, and small readers and writers over their JSON.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 /// One version of one object, shared by the store, its history and every watch.
@@ -17,13 +19,20 @@ pub struct Stored {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// The uids of its owners.
     pub owners: Box<[Box<str>]>,
-    /// The object as JSON text: a third of what a parsed tree takes, and ready to be sent.
+    /// `apiVersion` and `kind` as JSON members, shared by all objects of a table.
+    pub head: Arc<str>,
+    /// The rest of the object as JSON text: a third of what a parsed tree takes, and ready to be sent.
     pub body: Box<[u8]>,
 }
 
 impl Stored {
-    /// Takes an object whose metadata is complete.
-    pub fn new(version: u64, mut object: Value) -> Self {
+    /// Takes an object whose metadata is complete. `head` is that of its neighbours, and is used again if it fits.
+    pub fn new(version: u64, mut object: Value, head: &Arc<str>) -> Self {
+        let member = |name: &str| format!("{}:{}", json!(name), object[name]);
+        let own_head = format!("{},{}", member("apiVersion"), member("kind"));
+        let head = if **head == *own_head { head.clone() } else { own_head.into() };
+        remove(&mut object, &["apiVersion"]);
+        remove(&mut object, &["kind"]);
         set(&mut object, &["metadata", "resourceVersion"], json!(version.to_string()));
         let text = |name: &str| -> Box<str> { meta_str(&object, name).into() };
         let labels = string_map(&object, "labels").map(|(key, value)| (key.into(), value.into())).collect();
@@ -37,18 +46,30 @@ impl Stored {
             name: text("name"),
             labels,
             owners,
+            head,
             body: object.to_string().into_bytes().into_boxed_slice(),
         }
     }
 
+    /// The whole object as JSON text.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.head.len() + self.body.len() + 1);
+        text.push(b'{');
+        text.extend_from_slice(self.head.as_bytes());
+        text.push(b',');
+        // Metadata is always there, so that the rest is never empty.
+        text.extend_from_slice(&self.body[1..]);
+        text
+    }
+
     /// The object as a tree.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.body).expect("the store holds only JSON it wrote itself")
+        serde_json::from_slice(&self.text()).expect("the store holds only JSON it wrote itself")
     }
 
     /// The object, or the part of it that `T` names.
     pub fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.body)
+        serde_json::from_slice(&self.text())
     }
 
     /// Where it is kept.
@@ -112,6 +133,11 @@ pub fn set(object: &mut Value, path: &[&str], value: Value) {
             .or_insert(Value::Null);
     }
     *place = value;
+}
+
+/// The items of a list member; nothing when there is no such list. Indexing would put a null there.
+pub fn items_mut<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
+    object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// Puts a value at a path unless there is one.

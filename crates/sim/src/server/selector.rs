@@ -213,7 +213,7 @@ mod tests {
             "metadata": {"name": "a", "namespace": "b", "labels": {"app": "web", "tier": "3"}},
             "spec": {"nodeName": "n1"},
         });
-        Stored::new(1, object)
+        Stored::new(1, object, &"".into())
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Writer {
 pub struct Manager {
     /// Who.
     pub writer: Writer,
-    /// When it last changed its set.
+    /// When it last changed something; null when it never did.
     pub time: Value,
     /// Its fields.
     pub set: FieldSet,
@@ -59,10 +59,13 @@ const STRIPPED: &[&[&str]] = &[
 impl Manager {
     /// As conflict messages name it.
     pub fn shown(&self) -> String {
-        let Writer { name, api_version, subresource, operation: _ } = &self.writer;
+        let Writer { name, api_version, subresource, operation } = &self.writer;
         let through =
             if subresource.is_empty() { String::new() } else { format!(" with subresource {subresource:?}") };
-        format!("{name:?}{through} using {api_version}")
+        match operation {
+            Operation::Apply => format!("{name:?}{through}"),
+            Operation::Update => format!("{name:?}{through} using {api_version}"),
+        }
     }
 
     fn is(&self, writer: &Writer) -> bool {
@@ -93,35 +96,39 @@ impl Managers {
         Self { entries: entries.map(read).collect() }
     }
 
-    /// Writes `metadata.managedFields`. Entries whose set is not as in `before` get `now`.
-    pub fn write(&self, before: &Self, now: &str) -> Value {
+    /// Writes `metadata.managedFields`, in the order kube-apiserver does: appliers first, then by time and name.
+    pub fn write(&self) -> Value {
         let mut rows: Vec<&Manager> = self.entries.iter().filter(|it| !it.set.is_empty()).collect();
-        let time = |entry: &Manager| -> Value {
-            let old = before.entries.iter().find(|it| it.is(&entry.writer));
-            let same = old.filter(|it| it.set == entry.set && it.writer == entry.writer);
-            same.map_or_else(|| json!(now), |it| it.time.clone())
-        };
-        // Appliers first, then by time, then by name: the order kube-apiserver writes.
-        let order = |entry: &Manager| {
-            let time = time(entry).as_str().unwrap_or_default().to_owned();
-            (entry.writer.operation == Operation::Update, time, entry.writer.name.clone())
-        };
-        rows.sort_by_key(|it| order(it));
+        rows.sort_by_key(|it| {
+            let Writer { name, operation, api_version, subresource } = it.writer.clone();
+            let time = it.time.as_str().unwrap_or_default().to_owned();
+            (operation == Operation::Update, time, name, api_version, subresource)
+        });
         let row = |entry: &Manager| {
             let mut row = json!({
                 "manager": entry.writer.name,
                 "operation": if entry.writer.operation == Operation::Apply { "Apply" } else { "Update" },
                 "apiVersion": entry.writer.api_version,
-                "time": time(entry),
                 "fieldsType": "FieldsV1",
                 "fieldsV1": entry.set.write(),
             });
+            if !entry.time.is_null() {
+                row["time"] = entry.time.clone();
+            }
             if !entry.writer.subresource.is_empty() {
                 row["subresource"] = json!(entry.writer.subresource);
             }
             row
         };
         rows.into_iter().map(row).collect()
+    }
+
+    /// Says when a writer last changed something. Writes through the scale subresource are recorded without a time.
+    pub(super) fn stamp(&mut self, writer: &Writer, now: &str) {
+        let entry = self.entries.iter_mut().find(|it| it.is(writer) && writer.subresource != "scale");
+        if let Some(entry) = entry {
+            entry.time = json!(now);
+        }
     }
 
     /// Whether nobody is recorded.
@@ -152,10 +159,15 @@ impl Managers {
 
     pub(super) fn conflicts(&self, writer: &Writer, written: &FieldSet) -> Vec<(Manager, FieldSet)> {
         let others = self.entries.iter().filter(|it| !it.is(writer));
-        others
+        let mut conflicts: Vec<(Manager, FieldSet)> = others
             .map(|it| (it.clone(), it.set.intersection(written)))
             .filter(|(_, set)| !set.is_empty())
-            .collect()
+            .collect();
+        conflicts.sort_by_key(|(it, _)| {
+            let Writer { name, operation, api_version, subresource } = it.writer.clone();
+            (name, operation == Operation::Update, api_version, subresource.is_empty(), subresource)
+        });
+        conflicts
     }
 
     /// Takes fields away from everyone but the writer.

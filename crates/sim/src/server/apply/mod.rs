@@ -12,6 +12,15 @@ pub use set::FieldSet;
 
 use crate::server::{object::remove, schema::Shape, status::Failure};
 
+/// When an apply happens, and whether it takes what others own.
+#[derive(Debug, Clone, Copy)]
+pub struct Conflicts<'a> {
+    /// The time, as `metav1.Time`.
+    pub now: &'a str,
+    /// Whether to take what others own.
+    pub force: bool,
+}
+
 /// Applies `applied` to `live` for one manager. `live` is an empty object when there is none yet.
 ///
 /// The result has no `managedFields`; they come back beside it.
@@ -21,7 +30,7 @@ pub fn apply(
     applied: &Value,
     managers: &Managers,
     writer: &Writer,
-    force: bool,
+    Conflicts { now, force }: Conflicts<'_>,
 ) -> Result<(Value, Managers), Failure> {
     let mut managers = managers.clone();
     let last = managers.set_of(writer);
@@ -40,11 +49,22 @@ pub fn apply(
     managers.take_away(writer, &written);
     managers.take_away(writer, &changed.removed);
     managers.strip(writer);
+    // Applying what is already so makes an owner, but does not count as a change.
+    if pruned != *live {
+        managers.stamp(writer, now);
+    }
     Ok((pruned, managers))
 }
 
 /// Records that `writer` turned `old` into `new` by other means than apply.
-pub fn track(shape: Shape<'_>, old: &Value, new: &Value, managers: &Managers, writer: &Writer) -> Managers {
+pub fn track(
+    shape: Shape<'_>,
+    old: &Value,
+    new: &Value,
+    managers: &Managers,
+    writer: &Writer,
+    now: &str,
+) -> Managers {
     let mut managers = managers.clone();
     let changed = walk::compare(shape, old, new);
     let written = changed.modified.union(&changed.added);
@@ -55,6 +75,9 @@ pub fn track(shape: Shape<'_>, old: &Value, new: &Value, managers: &Managers, wr
     managers.take_away(writer, &changed.removed);
     let own = managers.set_of(writer).unwrap_or_default();
     managers.replace(writer, own.difference(&changed.removed).union(&written));
+    if !written.is_empty() {
+        managers.stamp(writer, now);
+    }
     managers.strip(writer);
     managers
 }

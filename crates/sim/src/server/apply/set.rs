@@ -123,22 +123,21 @@ impl FieldSet {
     /// The paths in the set, as conflict messages spell them.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
-        self.collect_paths(String::new(), &mut paths);
+        self.collect_paths("", &mut paths);
         paths
     }
 
-    fn collect_paths(&self, prefix: String, paths: &mut Vec<String>) {
-        if self.here {
-            paths.push(prefix.clone());
-        }
+    /// What is in the set at one level comes before what is below: the order of the real server's messages.
+    fn collect_paths(&self, prefix: &str, paths: &mut Vec<String>) {
+        let shown = |element: &String| match element.split_once(':') {
+            Some(("k", keys)) => format!("{prefix}[{}]", shown_keys(keys)),
+            Some(("v", value)) => format!("{prefix}[={value}]"),
+            Some((_, name)) => format!("{prefix}.{name}"),
+            None => prefix.to_owned(),
+        };
+        paths.extend(self.below.iter().filter(|(_, set)| set.here).map(|(element, _)| shown(element)));
         for (element, set) in &self.below {
-            let shown = match element.split_once(':') {
-                Some(("f", name)) => format!("{prefix}.{name}"),
-                Some(("k", keys)) => format!("{prefix}[{}]", shown_keys(keys)),
-                Some(("v", value)) => format!("{prefix}[={value}]"),
-                _ => continue,
-            };
-            set.collect_paths(shown, paths);
+            set.collect_paths(&shown(element), paths);
         }
     }
 }

@@ -17,7 +17,7 @@ fn apply_as(
     managers: &Managers,
     object: Value,
 ) -> Result<(Value, Managers), Failure> {
-    apply(Shape::root(None), live, &object, managers, &applier(name), false)
+    apply(Shape::root(None), live, &object, managers, &applier(name), Conflicts { now: "now", force: false })
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn what_an_applier_no_longer_names_goes_away() {
 
     let (live, managers) = apply_as("a", &live, &managers, json!({"data": {"x": "1"}})).unwrap();
     assert_eq!(live, json!({"data": {"x": "1"}}));
-    let fields = &managers.write(&none, "now")[0]["fieldsV1"];
+    let fields = &managers.write()[0]["fieldsV1"];
     assert_eq!(*fields, json!({"f:data": {"f:x": {}}}));
 }
 
@@ -48,13 +48,21 @@ fn changing_what_another_owns_is_a_conflict_unless_forced() {
     let none = Managers::default();
     let (live, managers) = apply_as("a", &json!({}), &none, json!({"data": {"x": "1"}})).unwrap();
     let failure = apply_as("b", &live, &managers, json!({"data": {"x": "2"}})).unwrap_err();
-    assert_eq!(failure.message, "Apply failed with 1 conflict: conflict with \"a\" using v1: .data.x");
+    assert_eq!(failure.message, "Apply failed with 1 conflict: conflict with \"a\": .data.x");
     assert_eq!(failure.details["causes"][0]["field"], ".data.x");
 
     let forced = json!({"data": {"x": "2"}});
-    let (live, managers) = apply(Shape::root(None), &live, &forced, &managers, &applier("b"), true).unwrap();
+    let (live, managers) = apply(
+        Shape::root(None),
+        &live,
+        &forced,
+        &managers,
+        &applier("b"),
+        Conflicts { now: "now", force: true },
+    )
+    .unwrap();
     assert_eq!(live["data"]["x"], "2");
-    let rows = managers.write(&none, "now");
+    let rows = managers.write();
     assert_eq!(rows.as_array().map(Vec::len), Some(1), "a owns nothing any more: {rows}");
 }
 
@@ -63,7 +71,7 @@ fn an_update_takes_ownership_and_makes_the_next_apply_conflict() {
     let none = Managers::default();
     let (live, managers) = apply_as("a", &json!({}), &none, json!({"data": {"x": "1"}})).unwrap();
     let new = json!({"data": {"x": "9"}});
-    let managers = track(Shape::root(None), &live, &new, &managers, &updater("kubectl"));
+    let managers = track(Shape::root(None), &live, &new, &managers, &updater("kubectl"), "now");
     let failure = apply_as("a", &new, &managers, json!({"data": {"x": "1"}})).unwrap_err();
     assert_eq!(failure.reason, "Conflict");
     assert!(
@@ -99,7 +107,15 @@ fn a_custom_schema_says_which_lists_are_keyed() {
     let shape = Shape::root(Some(&schema));
     let live = json!({"spec": {"rows": [{"id": "a", "n": 1}], "plain": ["x"]}});
     let applied = json!({"spec": {"rows": [{"id": "b", "n": 2}], "plain": ["y"]}});
-    let (merged, _) = apply(shape, &live, &applied, &Managers::default(), &applier("m"), false).unwrap();
+    let (merged, _) = apply(
+        shape,
+        &live,
+        &applied,
+        &Managers::default(),
+        &applier("m"),
+        Conflicts { now: "now", force: false },
+    )
+    .unwrap();
     let expected = json!({"spec": {"rows": [{"id": "a", "n": 1}, {"id": "b", "n": 2}], "plain": ["y"]}});
     assert_eq!(merged, expected);
 }

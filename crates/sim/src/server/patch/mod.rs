@@ -17,13 +17,38 @@ pub fn merge(target: &mut Value, patch: &Value) {
 pub fn json(target: &mut Value, patch: &[u8]) -> Result<(), Failure> {
     let patch: json_patch::Patch = serde_json::from_slice(patch)
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    let patch = with_lenient_replace(target, patch);
     json_patch::patch(target, &patch).map_err(|error| {
+        tracing::debug!(%error, "refused a JSON patch");
         let message = "the server rejected our request due to an error in our request";
-        Failure {
-            details: serde_json::json!({"causes": [{"message": error.to_string()}]}),
-            ..Failure::plain(422, "Invalid", message)
-        }
+        Failure { details: serde_json::json!({}), ..Failure::plain(422, "Invalid", message) }
     })
+}
+
+/// The real server's library lets `replace` add a member that is missing, as long as its parent is there.
+fn with_lenient_replace(target: &Value, patch: json_patch::Patch) -> json_patch::Patch {
+    use json_patch::{AddOperation, PatchOperation};
+
+    let mut shown = target.clone();
+    let mut result = Vec::with_capacity(patch.0.len());
+    for operation in patch.0 {
+        let operation = match operation {
+            PatchOperation::Replace(it) if is_missing_member(&shown, it.path.as_str()) => {
+                PatchOperation::Add(AddOperation { path: it.path, value: it.value })
+            }
+            other => other,
+        };
+        // A step that fails here fails again below, where it is reported.
+        let _ = json_patch::patch(&mut shown, std::slice::from_ref(&operation));
+        result.push(operation);
+    }
+    json_patch::Patch(result)
+}
+
+fn is_missing_member(target: &Value, path: &str) -> bool {
+    let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+    let parent = parent.and_then(|it| target.pointer(it));
+    parent.is_some_and(Value::is_object) && target.pointer(path).is_none()
 }
 
 #[cfg(test)]

@@ -15,11 +15,10 @@ use crate::server::{
     status::FieldError,
 };
 
-/// Fills in what a built-in kind gets when it is created.
+/// Prepares a new object: what its strategy and the admission plugins that are always on do.
 pub fn default_new(resource: &Resource, object: &mut Value) {
     match resource.qualified().as_str() {
         "pods" => {
-            pod::default_spec(object, &["spec"]);
             pod::admit(object);
             set(object, &["status"], json!({"phase": "Pending", "qosClass": qos_class(&object["spec"])}));
         }
@@ -37,7 +36,6 @@ pub fn default_new(resource: &Resource, object: &mut Value) {
         _ if resource.traits.status => set(object, &["status"], json!({})),
         _ => {}
     }
-    default_always(resource, object);
 }
 
 /// Fills in what a built-in kind gets on every write.
@@ -69,6 +67,9 @@ pub fn keep_from_old(resource: &Resource, object: &mut Value, old: &Value) {
     }
     if resource.is_core("namespaces") {
         copy(old, object, &["spec", "finalizers"]);
+    }
+    if resource.is_core("pods") {
+        pod::admit(object);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::server::{
-    object::{at, has, set, set_default},
+    object::{at, has, items_mut, set, set_default},
     status::FieldError,
 };
 
@@ -21,6 +21,10 @@ pub(super) fn default_spec(object: &mut Value, path: &[&str]) {
     }
     set_default(spec, &["restartPolicy"], json!("Always"));
     set_default(spec, &["dnsPolicy"], json!("ClusterFirst"));
+    if path.len() == 1 {
+        // Only pods themselves get this one, templates do not.
+        set_default(spec, &["enableServiceLinks"], json!(true));
+    }
     set_default(spec, &["terminationGracePeriodSeconds"], json!(30));
     set_default(spec, &["schedulerName"], json!("default-scheduler"));
     set_default(spec, &["securityContext"], json!({}));
@@ -28,11 +32,11 @@ pub(super) fn default_spec(object: &mut Value, path: &[&str]) {
         set_default(spec, &["serviceAccount"], json!(name));
     }
     for list in ["initContainers", "containers"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        for container in items_mut(spec, list) {
             default_container(container);
         }
     }
-    for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
+    for volume in items_mut(spec, "volumes") {
         for kind in ["configMap", "secret", "projected", "downwardAPI"] {
             if volume[kind].is_object() {
                 set_default(volume, &[kind, "defaultMode"], json!(420));
@@ -52,10 +56,10 @@ fn default_container(container: &mut Value) {
     set_default(container, &["resources"], json!({}));
     set_default(container, &["terminationMessagePath"], json!("/dev/termination-log"));
     set_default(container, &["terminationMessagePolicy"], json!("File"));
-    for port in container["ports"].as_array_mut().into_iter().flatten() {
+    for port in items_mut(container, "ports") {
         set_default(port, &["protocol"], json!("TCP"));
     }
-    for env in container["env"].as_array_mut().into_iter().flatten() {
+    for env in items_mut(container, "env") {
         if env["valueFrom"]["fieldRef"].is_object() {
             set_default(env, &["valueFrom", "fieldRef", "apiVersion"], json!("v1"));
         }
@@ -88,7 +92,6 @@ pub(super) fn admit(object: &mut Value) {
     if !object["spec"].is_object() {
         return;
     }
-    set_default(object, &["spec", "enableServiceLinks"], json!(true));
     set_default(object, &["spec", "preemptionPolicy"], json!("PreemptLowerPriority"));
     set_default(object, &["spec", "priority"], json!(0));
     let mut tolerations = object["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
@@ -138,6 +141,13 @@ pub(super) fn validate(spec: &Value, path: &str) -> Vec<FieldError> {
 pub(super) fn validate_change(object: &Value, old: &Value) -> Option<FieldError> {
     let mut allowed = old["spec"].clone();
     let new = &object["spec"];
+    for list in ["containers", "initContainers"] {
+        let count = |spec: &Value| spec[list].as_array().map_or(0, Vec::len);
+        if count(new) != count(&allowed) {
+            let detail = "pod updates may not add or remove containers";
+            return Some(FieldError::forbidden(format!("spec.{list}"), detail));
+        }
+    }
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         if has(new, &[field]) {
             allowed[field] = new[field].clone();
@@ -147,7 +157,7 @@ pub(super) fn validate_change(object: &Value, old: &Value) -> Option<FieldError>
         allowed["terminationGracePeriodSeconds"] = at(new, &["terminationGracePeriodSeconds"]).clone();
     }
     for list in ["containers", "initContainers"] {
-        let containers = allowed[list].as_array_mut().into_iter().flatten();
+        let containers = items_mut(&mut allowed, list);
         for (mine, theirs) in containers.zip(new[list].as_array().into_iter().flatten()) {
             mine["image"] = theirs["image"].clone();
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::pod;
 use crate::server::{
-    object::{has, remove, set, set_default},
+    object::{has, items_mut, remove, set, set_default},
     status::FieldError,
 };
 
@@ -64,7 +64,8 @@ pub(super) fn default_service(object: &mut Value) {
     set_default(object, &["spec", "type"], json!("ClusterIP"));
     set_default(object, &["spec", "sessionAffinity"], json!("None"));
     set_default(object, &["spec", "internalTrafficPolicy"], json!("Cluster"));
-    for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+    let Some(spec) = object.get_mut("spec") else { return };
+    for port in items_mut(spec, "ports") {
         set_default(port, &["protocol"], json!("TCP"));
         let number = port["port"].clone();
         set_default(port, &["targetPort"], number);

@@ -50,6 +50,34 @@ fn prune_value(schema: &Value, value: &mut Value) {
     }
 }
 
+/// The paths of fields that the schema does not name, as server-side apply spells them.
+pub fn undeclared(schema: &Value, object: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, member) in object.as_object().into_iter().flatten() {
+        if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+            find_undeclared(schema, name, member, String::new(), &mut found);
+        }
+    }
+    found
+}
+
+fn find_undeclared(schema: &Value, name: &str, value: &Value, path: String, found: &mut Vec<String>) {
+    let path = format!("{path}.{name}");
+    let property = match (&schema["properties"][name], &schema["additionalProperties"]) {
+        (Value::Null, more @ Value::Object(_)) => more,
+        (Value::Null, _) => {
+            if schema["x-kubernetes-preserve-unknown-fields"] != true {
+                found.push(path);
+            }
+            return;
+        }
+        (property, _) => property,
+    };
+    for (name, member) in value.as_object().into_iter().flatten() {
+        find_undeclared(property, name, member, path.clone(), found);
+    }
+}
+
 /// Fills in the defaults of the schema, and lets go of nulls that a default (or nothing) replaces.
 pub fn fill_defaults(schema: &Value, value: &mut Value) {
     match value {

@@ -49,6 +49,8 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Table {
     name: Arc<str>,
+    /// The head of the object written last.
+    head: Arc<str>,
     objects: BTreeMap<Key, Arc<Stored>>,
     history: History,
     newest: watch::Sender<u64>,
@@ -110,7 +112,10 @@ impl Store {
     /// Writes an object under its own namespace and name, and returns it as it is kept.
     pub fn put(&mut self, table: &str, object: Value, at: Duration) -> Arc<Stored> {
         self.version += 1;
-        let stored = Arc::new(Stored::new(self.version, object));
+        let version = self.version;
+        let neighbour = &mut self.table_mut(table).head;
+        let stored = Arc::new(Stored::new(version, object, neighbour));
+        *neighbour = stored.head.clone();
         let key = stored.key();
         let previous = self.table_mut(table).objects.insert(key.clone(), stored.clone());
         let happened = if previous.is_some() { Happened::Modified } else { Happened::Added };
@@ -123,7 +128,7 @@ impl Store {
     pub fn delete(&mut self, table: &str, key: &Key, at: Duration) -> Option<Arc<Stored>> {
         let previous = self.table_mut(table).objects.remove(key)?;
         self.version += 1;
-        let stored = Arc::new(Stored::new(self.version, previous.value()));
+        let stored = Arc::new(Stored::new(self.version, previous.value(), &previous.head));
         self.index(table, key, Some(&previous), None);
         self.record(table, Happened::Deleted, stored.clone(), Some(previous), at);
         Some(stored)
@@ -193,7 +198,14 @@ impl Store {
 
 impl Table {
     fn new(name: Arc<str>) -> Self {
-        Self { name, objects: BTreeMap::new(), history: History::default(), newest: watch::Sender::new(0) }
+        let head = "".into();
+        Self {
+            name,
+            head,
+            objects: BTreeMap::new(),
+            history: History::default(),
+            newest: watch::Sender::new(0),
+        }
     }
 
     /// `plural.group`

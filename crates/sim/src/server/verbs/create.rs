@@ -7,7 +7,7 @@ use crate::server::{
     Answer, TrackUpdates,
     admission::{self, Operation},
     apply::{self, Managers},
-    object::{Key, has, meta_str, remove, set},
+    object::{Key, has, is_deleting, meta_str, remove, set},
     registry::established,
     rules, schema,
     status::Failure,
@@ -36,9 +36,10 @@ pub(super) fn create_object(
         schema::prune(schema, &mut object);
         schema::fill_defaults(schema, &mut object);
     }
-    let tracked = resource.traits.custom.then(|| object.clone());
+    rules::default_always(&resource, &mut object);
+    // Fields are tracked as the client sent them, with defaults, before any admission.
+    let tracked = object.clone();
     rules::default_new(&resource, &mut object);
-    let tracked = tracked.unwrap_or_else(|| object.clone());
 
     let name = meta_str(&object, "name").to_owned();
     let review = call.review(Operation::Create, &name, &Value::Null, &Value::Null);
@@ -65,8 +66,12 @@ pub(super) fn create_object(
     write_managers(call, &mut object, &tracked, managers);
     stamp(call, &mut object);
     let key = Key::new(meta_str(&object, "namespace"), &name);
-    if call.state.store.get(&call.table(), &key).is_some() {
-        return Err(Failure::already_exists(&resource, &name));
+    if let Some(taken) = call.state.store.get(&call.table(), &key) {
+        let mut failure = Failure::already_exists(&resource, &name);
+        if is_deleting(&taken.value()) {
+            failure.message = format!("object is being deleted: {}", failure.message);
+        }
+        return Err(failure);
     }
     if call.request.query.dry_run {
         return Ok(object);
@@ -140,7 +145,7 @@ fn write_managers(call: &Call<'_>, object: &mut Value, tracked: &Value, managers
             let writer = call.writer(apply::Operation::Update);
             let shape = Call::shape(&call.resource);
             let before = empty_of(call.resource.traits.custom);
-            let mut managers = apply::track(shape, &before, &apply::bare(tracked), &none, &writer);
+            let mut managers = apply::track(shape, &before, &apply::bare(tracked), &none, &writer, &call.now);
             if call.resource.traits.status {
                 managers.forget(&writer, &["status"]);
             }
@@ -148,7 +153,7 @@ fn write_managers(call: &Call<'_>, object: &mut Value, tracked: &Value, managers
         }
     };
     if !managers.is_empty() {
-        set(object, &["metadata", "managedFields"], managers.write(&none, &call.now));
+        set(object, &["metadata", "managedFields"], managers.write());
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     server::{
         Answer,
         admission::{self, Operation},
-        object::{Stored, at, finalizers, has, is_deleting, meta_str, set, set_finalizers},
+        object::{Stored, at, finalizers, has, is_deleting, meta_str, remove, set, set_finalizers},
         selector::Filter,
         status::{Failure, FieldError},
     },
@@ -70,12 +70,24 @@ pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> 
         .unwrap_or_default();
     let mut items = Vec::with_capacity(chosen.len());
     for existing in chosen {
-        items.push(delete_object(call, &existing, &options)?.0);
+        // The answer lists what was found, as it was found.
+        let mut item = call.state.in_version(&call.resource, &existing)?;
+        delete_object(call, &existing, &options)?;
+        if !call.resource.traits.custom {
+            // Items of built-in lists do not repeat their kind.
+            remove(&mut item, &["apiVersion"]);
+            remove(&mut item, &["kind"]);
+        }
+        items.push(item);
+    }
+    let mut metadata = json!({"resourceVersion": call.state.store.version().to_string()});
+    if call.resource.traits.custom {
+        metadata["continue"] = json!("");
     }
     let list = json!({
         "kind": format!("{}List", call.resource.kind),
         "apiVersion": call.resource.api_version(),
-        "metadata": {"resourceVersion": call.state.store.version().to_string()},
+        "metadata": metadata,
         "items": items,
     });
     Ok(Answer::json(200, &list))
@@ -96,7 +108,7 @@ fn read_options(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
     let known = ["Foreground", "Background", "Orphan"];
     match options.propagation_policy.as_deref() {
         Some(policy) if !known.contains(&policy) => {
-            let known: Vec<String> = known.iter().map(|it| (*it).to_owned()).collect();
+            let known: Vec<String> = known.iter().chain(&["nil"]).map(|it| (*it).to_owned()).collect();
             let error = FieldError::unsupported("propagationPolicy", &json!(policy), &known);
             Err(Failure::invalid("DeleteOptions", "meta.k8s.io", "", vec![error]))
         }

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::{Call, create, update};
 use crate::server::{
     Answer,
-    apply::{self, Managers},
+    apply::{self, Conflicts, Managers},
     object::{Stored, has, meta_str, set},
-    patch,
+    patch, schema,
     status::Failure,
 };
 
@@ -18,6 +18,10 @@ pub(in crate::server) fn patch(call: &mut Call<'_>, endpoint: Endpoint) -> Resul
     let media = call.request.content_type.as_str();
     if media == "application/apply-patch+yaml" || media == "application/apply-patch+json" {
         return server_side_apply(call, existing, endpoint);
+    }
+    let strategic = media == "application/strategic-merge-patch+json" && !call.resource.traits.custom;
+    if !strategic && !matches!(media, "application/json-patch+json" | "application/merge-patch+json") {
+        return Err(unsupported(call, media));
     }
     let existing = existing.ok_or_else(|| Failure::not_found(&call.resource, &call.request.path.name))?;
     let old = call.state.in_version(&call.resource, &existing)?;
@@ -65,6 +69,26 @@ fn unsupported(call: &Call<'_>, found: &str) -> Failure {
     Failure::plain(415, "UnsupportedMediaType", message)
 }
 
+/// What is applied must be in the schema: nothing is pruned here.
+fn check_declared(call: &Call<'_>, applied: &Value) -> Result<(), Failure> {
+    let Some(schema) = &call.resource.schema else { return Ok(()) };
+    let undeclared = schema::undeclared(schema, applied);
+    if undeclared.is_empty() {
+        return Ok(());
+    }
+    let texts: Vec<String> =
+        undeclared.iter().map(|it| format!("{it}: field not declared in schema")).collect();
+    let texts = match texts.as_slice() {
+        [one] => one.clone(),
+        many => format!("errors:\n  {}", many.join("\n  ")),
+    };
+    let (namespace, name) = (meta_str(applied, "namespace"), meta_str(applied, "name"));
+    let (version, kind) = (call.resource.api_version(), &call.resource.kind);
+    let message =
+        format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {texts}");
+    Err(Failure::plain(500, "", message))
+}
+
 fn server_side_apply(
     call: &mut Call<'_>,
     existing: Option<std::sync::Arc<Stored>>,
@@ -83,10 +107,12 @@ fn server_side_apply(
         set(&mut applied, &["metadata", "name"], call.request.path.name.clone().into());
     }
     update::check_name(call, &applied)?;
+    check_declared(call, &applied)?;
     let writer = call.writer(apply::Operation::Apply);
     let resource = call.resource.clone();
     let shape = Call::shape(&resource);
-    let force = call.request.query.force;
+    let now = call.now.clone();
+    let how = Conflicts { now: &now, force: call.request.query.force };
 
     let Some(existing) = existing else {
         if endpoint != Endpoint::Main {
@@ -98,7 +124,7 @@ fn server_side_apply(
         }
         let empty = serde_json::json!({});
         let (object, mut managers) =
-            apply::apply(shape, &empty, &applied, &Managers::default(), &writer, force)?;
+            apply::apply(shape, &empty, &applied, &Managers::default(), &writer, how)?;
         if resource.traits.status {
             managers.forget(&writer, &["status"]);
         }
@@ -112,7 +138,7 @@ fn server_side_apply(
     if endpoint == Endpoint::Main && resource.traits.status {
         crate::server::object::remove(&mut applied, &["status"]);
     }
-    let (mut object, managers) = apply::apply(shape, &live, &applied, &managers, &writer, force)?;
+    let (mut object, managers) = apply::apply(shape, &live, &applied, &managers, &writer, how)?;
     if !has(&applied, &["metadata", "resourceVersion"]) {
         set(&mut object, &["metadata", "resourceVersion"], old["metadata"]["resourceVersion"].clone());
     }

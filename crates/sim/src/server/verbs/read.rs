@@ -220,6 +220,9 @@ fn write_list(
         (format!("{}List", call.resource.kind), call.resource.api_version())
     };
     let mut meta = json!({"resourceVersion": version.to_string()});
+    if call.resource.traits.custom && !metadata {
+        meta["continue"] = json!("");
+    }
     if let Some(next) = next {
         meta["continue"] = json!(next);
         if let Some(remaining) = remaining.filter(|it| *it > 0) {
@@ -235,8 +238,11 @@ fn write_list(
         }
         if metadata {
             body.extend_from_slice(metadata_only(&stored.value()).to_string().as_bytes());
-        } else {
+        } else if call.resource.traits.custom {
             body.extend_from_slice(&call.state.text(&call.resource, stored)?);
+        } else {
+            // Items of built-in lists do not repeat their kind.
+            body.extend_from_slice(&stored.body);
         }
     }
     body.extend_from_slice(b"]}");

@@ -68,10 +68,15 @@ pub(in crate::server) fn update_object(
     let name = existing.name.to_string();
     check_identity(call, &old, &object)?;
 
-    prepare(call, &mut object, &old, endpoint);
+    fill(call, &mut object);
+    // Fields are tracked as the client sent them, with defaults: before this door's limits and before any admission.
+    let mut tracked = object.clone();
+    keep_system_fields(&mut tracked, &old);
+    limit(call, &mut object, &old, endpoint);
     let review = call.review(Operation::Update, &name, &Value::Null, &old);
     let mut object = admission::mutate(&call.state.hooks, object, &review)?;
-    prepare(call, &mut object, &old, endpoint);
+    fill(call, &mut object);
+    limit(call, &mut object, &old, endpoint);
     keep_system_fields(&mut object, &old);
 
     let mut errors = rules_broken(call, &object, &old, endpoint);
@@ -85,7 +90,7 @@ pub(in crate::server) fn update_object(
     admission::validate(&call.state.hooks, &review)?;
 
     count_generation(call, &mut object, &old);
-    write_managers(call, &mut object, &old, endpoint, managers);
+    write_managers(call, &mut object, &tracked, &old, endpoint, managers);
     if resource.plural == "customresourcedefinitions" && endpoint == Endpoint::Main {
         established(&mut object, &call.now);
     }
@@ -139,7 +144,6 @@ fn check_identity(call: &Call<'_>, old: &Value, object: &Value) -> Result<(), Fa
         }
         let error =
             FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-        let error = FieldError { message: error.message.replace(": 0:", ": 0x0:"), ..error };
         return Err(Failure::invalid(&resource.plural, &resource.group, name, vec![error]));
     }
     if version != meta_str(old, "resourceVersion") {
@@ -148,13 +152,18 @@ fn check_identity(call: &Call<'_>, old: &Value, object: &Value) -> Result<(), Fa
     Ok(())
 }
 
-/// Applies schema and defaults, and puts back what this door does not open.
-fn prepare(call: &Call<'_>, object: &mut Value, old: &Value, endpoint: Endpoint) {
-    let resource = &call.resource;
-    if let Some(schema) = &resource.schema {
+/// Applies schema and defaults.
+fn fill(call: &Call<'_>, object: &mut Value) {
+    if let Some(schema) = &call.resource.schema {
         schema::prune(schema, object);
         schema::fill_defaults(schema, object);
     }
+    rules::default_always(&call.resource, object);
+}
+
+/// Puts back what this door does not open.
+fn limit(call: &Call<'_>, object: &mut Value, old: &Value, endpoint: Endpoint) {
+    let resource = &call.resource;
     match endpoint {
         Endpoint::Main => rules::keep_from_old(resource, object, old),
         Endpoint::Status => {
@@ -175,7 +184,6 @@ fn prepare(call: &Call<'_>, object: &mut Value, old: &Value, endpoint: Endpoint)
         }
         Endpoint::Prepared => {}
     }
-    rules::default_always(resource, object);
 }
 
 /// An update can never change what the server wrote.
@@ -236,6 +244,7 @@ fn count_generation(call: &Call<'_>, object: &mut Value, old: &Value) {
 fn write_managers(
     call: &Call<'_>,
     object: &mut Value,
+    tracked: &Value,
     old: &Value,
     endpoint: Endpoint,
     managers: Option<Managers>,
@@ -254,7 +263,8 @@ fn write_managers(
         None => {
             let writer: Writer = call.writer(apply::Operation::Update);
             let shape = Call::shape(&call.resource);
-            let mut managers = apply::track(shape, &apply::bare(old), &apply::bare(object), &before, &writer);
+            let mut managers =
+                apply::track(shape, &apply::bare(old), &apply::bare(tracked), &before, &writer, &call.now);
             if endpoint == Endpoint::Main && call.resource.traits.status {
                 managers.forget(&writer, &["status"]);
             }
@@ -262,6 +272,6 @@ fn write_managers(
         }
     };
     if !managers.is_empty() {
-        set(object, &["metadata", "managedFields"], managers.write(&before, &call.now));
+        set(object, &["metadata", "managedFields"], managers.write());
     }
 }

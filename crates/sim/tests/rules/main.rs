@@ -1,0 +1,14 @@
+//! One file for each group of rules that the simulated clusters keep.
+
+mod admission;
+mod conflicts;
+mod custom;
+mod deletion;
+mod faults;
+mod kit;
+mod lists;
+mod nodes;
+mod patches;
+mod replay;
+mod runtime;
+mod watches;
