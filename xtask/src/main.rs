@@ -2,7 +2,7 @@
 
 mod bench;
 mod cluster;
-mod crds;
+mod generated;
 mod test;
 mod up;
 
@@ -29,7 +29,7 @@ enum Command {
     Test(test::Arguments),
     /// Measure, and print tables
     Bench(bench::Arguments),
-    /// Write the files generated from the types: config/crd
+    /// Write the files generated from the types: config/crd and docs/api
     Crds {
         /// Write nothing; fail and name the files that differ
         #[arg(long)]
@@ -63,7 +63,7 @@ fn main() -> Result<()> {
         Command::Up(arguments) => up::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::Crds { check } => crds::run(check),
+        Command::Crds { check } => generated::run(check),
         Command::LabHold { name } => cluster::hold(&name),
         Command::LabKeep { folder, until_taken_down } => {
             let ends =

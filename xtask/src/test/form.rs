@@ -19,7 +19,7 @@ pub(super) fn check() -> Tally {
     total += step("documentation", documentation);
 
     eprintln!("--- generated files");
-    let generated = crate::crds::run(true);
+    let generated = crate::generated::run(true);
     if let Err(error) = &generated {
         eprintln!("{error:#}");
     }
