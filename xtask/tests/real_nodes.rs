@@ -2,11 +2,13 @@
 
 mod support;
 
+use std::process::{Command, Stdio};
+
 use anyhow::Result;
 use support::{Lab, Remains};
 
 #[test]
-fn taking_a_cluster_with_a_node_down_leaves_no_process_mount_bridge_or_cgroup() -> Result<()> {
+fn taking_a_cluster_with_a_node_down_leaves_no_process_mount_namespace_bridge_or_cgroup() -> Result<()> {
     let lab = Lab::new("down")?;
     lab.xtask(&["cluster", "up", &lab.name, "--nodes", "1"])?;
     lab.start_pod()?;
@@ -34,4 +36,22 @@ fn a_node_dies_with_its_keeper_and_the_next_command_removes_the_rest() -> Result
     lab.xtask(&["cluster", "down", &lab.name])?;
     assert_eq!(Remains::of(&lab.name, &bridges)?, Remains::default());
     Ok(())
+}
+
+#[test]
+fn ctrl_c_while_a_cluster_starts_leaves_nothing_of_its_node() -> Result<()> {
+    let lab = Lab::new("interrupt")?;
+    let mut starting = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["cluster", "up", &lab.name, "--nodes", "1"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    support::eventually("its node is being started", || {
+        Ok(!Remains::of(&lab.name, &[])?.cgroups.is_empty())
+    })?;
+    Command::new("kill").args(["-INT", &starting.id().to_string()]).status()?;
+    starting.wait()?;
+    support::eventually("nothing of the cluster is left", || {
+        Ok(Remains::of(&lab.name, &[])? == Remains::default())
+    })
 }

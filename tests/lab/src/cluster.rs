@@ -181,15 +181,20 @@ fn start(name: &str, shape: &Shape, life: Life, progress: &mut Progress) -> Resu
     let mut command = Command::new(program);
     command.arg("lab-keep").arg("--folder").arg(&record.folder).process_group(0).stdout(Stdio::piped());
     match life {
-        Life::UntilTakenDown => command.stdin(Stdio::null()).arg("--until-taken-down"),
-        Life::WithThisProcess => command.stdin(Stdio::piped()),
-    };
+        Life::UntilTakenDown => command.arg("--until-taken-down"),
+        Life::WithThisProcess => &mut command,
+    }
+    .stdin(Stdio::piped());
     let log = File::create(record.folder.join("keeper.log"))?;
     let mut keeper = command.stderr(log).spawn().context("cannot start the keeper")?;
     let output = keeper.stdout.take().context("the keeper's output is piped")?;
     for line in BufReader::new(output).lines() {
         let line = line?;
         if line == READY {
+            if life == Life::UntilTakenDown {
+                // Until now an interrupted start ends the keeper; from now on it stands by itself.
+                keeper.stdin.take().context("the keeper's input is piped")?.write_all(KEEP)?;
+            }
             return Ok((record, keeper));
         }
         progress.say(format!("  {line}"));
@@ -205,6 +210,9 @@ fn start(name: &str, shape: &Shape, life: Life, progress: &mut Progress) -> Resu
 
 /// What the keeper prints last; before it, one line per step.
 pub(crate) const READY: &str = "ready";
+
+/// What a keeper reads when its cluster is to outlive the process that started it.
+pub(crate) const KEEP: &[u8] = b"keep";
 
 fn check_name(name: &str) -> Result<()> {
     let letters = name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-');

@@ -4,17 +4,25 @@
 //! that lives with the process that asked for it, until its standard input ends: that happens however the other
 //! process goes away.
 
-use std::{fs::File, io::Write, path::Path, time::Duration};
+use std::{
+    fs::File,
+    io::{Read, Write},
+    path::Path,
+    time::Duration,
+};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     binaries,
-    cluster::{READY, Record, sweep},
+    cluster::{KEEP, READY, Record, sweep},
     control_plane::{self, ControlPlane},
     fakenode,
     node::Node,
@@ -29,27 +37,52 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub enum Ends {
     /// When standard input does.
     WithInput,
-    /// Never.
+    /// When standard input ends before [`KEEP`] came; after that, never.
     WhenAsked,
+}
+
+/// Removes what a cluster leaves outside its folder, also when the keeper panics.
+struct Sweeper<'a>(&'a Record);
+
+impl Drop for Sweeper<'_> {
+    fn drop(&mut self) {
+        sweep(self.0);
+    }
 }
 
 /// Runs the cluster recorded in `folder`. Must be called on the main thread: children are tied to the thread that
 /// starts them.
 pub fn run(folder: &Path, ends: Ends) -> Result<()> {
     let record = Record::read(folder)?;
-    let mut lock = File::create(Record::lock_file(folder))?;
-    lock.try_lock().context("this cluster has a keeper already")?;
-    write!(lock, "{}", std::process::id())?;
+    let _lock = take_lock(folder)?;
+    let sweeper = Sweeper(&record);
     // Two providers may be in the build; one has to be named before the first connection.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(keep(&record, ends));
-    sweep(&record);
+    drop(sweeper);
     // After a failure the logs stay, for the person who has to find out why.
     if ends == Ends::WithInput && result.is_ok() {
         let _ = std::fs::remove_dir_all(folder);
     }
     result
+}
+
+/// The lock says that this cluster has a keeper, and which process it is.
+fn take_lock(folder: &Path) -> Result<File> {
+    let mut file =
+        File::options().create(true).truncate(false).write(true).open(Record::lock_file(folder))?;
+    let started = now();
+    // Whoever lists clusters holds the lock for a moment, to see whether it is free.
+    while file.try_lock().is_err() {
+        if started.elapsed() > Duration::from_secs(5) {
+            bail!("this cluster has a keeper already");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    file.set_len(0)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(file)
 }
 
 async fn keep(record: &Record, ends: Ends) -> Result<()> {
@@ -63,7 +96,7 @@ async fn keep(record: &Record, ends: Ends) -> Result<()> {
     };
     let result = match started {
         Ok(()) => {
-            println!("{READY}");
+            say(READY);
             tokio::select! {
                 result = &mut asked => result,
                 result = parts.watch() => result,
@@ -79,14 +112,15 @@ async fn until_asked(ends: Ends) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let ended = CancellationToken::new();
-    if ends == Ends::WithInput {
-        let ended = ended.clone();
-        // Nothing can interrupt a read of standard input; the thread ends with the process.
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            ended.cancel();
-        });
-    }
+    let end = ended.clone();
+    // Nothing can interrupt a read of standard input; the thread ends with the process.
+    std::thread::spawn(move || {
+        let mut input = Vec::new();
+        let _ = std::io::stdin().read_to_end(&mut input);
+        if ends == Ends::WithInput || input != KEEP {
+            end.cancel();
+        }
+    });
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -99,6 +133,8 @@ async fn until_asked(ends: Ends) -> Result<()> {
 struct Parts {
     control_plane: Option<ControlPlane>,
     nodes: Vec<Node>,
+    /// Parts that run inside the keeper.
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Parts {
@@ -106,7 +142,7 @@ impl Parts {
         let mut progress = Progress::start();
         let programs = binaries::control_plane(&mut progress)?;
         let node_names = record.nodes.iter().map(|it| it.name.clone()).collect();
-        println!("control plane");
+        say("control plane");
         let control_plane =
             ControlPlane::create(&record.name, &record.folder, programs, record.ports, node_names)?;
         let control_plane = self.control_plane.insert(control_plane);
@@ -114,19 +150,23 @@ impl Parts {
         let client = control_plane::client(&record.kubeconfig()).await?;
 
         if let Some(port) = record.registry {
-            println!("registry and {} nodes", record.nodes.len());
+            say(&format!("registry and {} nodes", record.nodes.len()));
             let programs = binaries::node(&mut progress)?;
-            tokio::spawn(ended("registry", registry::serve(port, programs.busybox.clone(), stop.clone())));
+            self.tasks.push(tokio::spawn(ended(
+                "registry",
+                registry::serve(port, programs.busybox.clone(), stop.clone()),
+            )));
             for spec in &record.nodes {
                 self.nodes.push(Node::start(spec.clone(), &programs, control_plane)?);
             }
         }
         if !record.fake_nodes.is_empty() {
-            println!("{} fake nodes", record.fake_nodes.len());
+            say(&format!("{} fake nodes", record.fake_nodes.len()));
             let names = record.fake_nodes.clone();
-            tokio::spawn(ended("fake nodes", fakenode::run(client.clone(), names, stop.clone())));
+            self.tasks
+                .push(tokio::spawn(ended("fake nodes", fakenode::run(client.clone(), names, stop.clone()))));
         }
-        println!("waiting for nodes and service accounts");
+        say("waiting for nodes and service accounts");
         self.wait_usable(&client, record).await
     }
 
@@ -161,7 +201,11 @@ impl Parts {
 
     fn must_run(&mut self) -> Result<()> {
         self.control_plane.iter_mut().try_for_each(ControlPlane::must_run)?;
-        self.nodes.iter_mut().try_for_each(Node::must_run)
+        self.nodes.iter_mut().try_for_each(Node::must_run)?;
+        if self.tasks.iter().any(JoinHandle::is_finished) {
+            bail!("a part inside the keeper has ended; its reason is in this log");
+        }
+        Ok(())
     }
 
     fn stop(&mut self, stop: &CancellationToken) {
@@ -169,6 +213,11 @@ impl Parts {
         self.nodes.iter_mut().for_each(Node::stop);
         self.control_plane.iter_mut().for_each(ControlPlane::stop);
     }
+}
+
+/// Tells the process that waits for the cluster, if it is still there.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Says why a part that should run for ever has ended.

@@ -87,6 +87,12 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 /// Sends a signal; a process that is gone is no error.
 pub fn signal(id: u32, signal: rustix::process::Signal) {
     if let Some(pid) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {

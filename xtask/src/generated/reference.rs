@@ -67,7 +67,8 @@ fn words(field: &Value, required: bool) -> String {
         words.push_str(" **Required.**");
     }
     if let Some(values) = field["enum"].as_array() {
-        let values: Vec<String> = values.iter().filter_map(Value::as_str).map(|it| format!("`{it}`")).collect();
+        let values: Vec<String> =
+            values.iter().filter_map(Value::as_str).map(|it| format!("`{it}`")).collect();
         let _ = write!(words, " One of {}.", values.join(", "));
     }
     if !field["default"].is_null() {

@@ -12,6 +12,16 @@ use lab::{
 /// `hub=PATH,m1=PATH,...`: clusters that are already there, kind or any others.
 const KUBECONFIGS: &str = "FLEET_KUBECONFIGS";
 
+/// Why there can be no API servers to test on, if so.
+pub(super) fn why_no_servers() -> Option<String> {
+    std::env::var_os(KUBECONFIGS).is_none().then(binaries::why_no_control_planes).flatten()
+}
+
+/// Why there can be no real nodes to test on, if so.
+pub(super) fn why_no_nodes() -> Option<String> {
+    why_no_servers().or_else(binaries::why_no_nodes)
+}
+
 #[derive(Debug)]
 pub(super) struct Fleet {
     ours: Vec<(&'static str, Attached)>,
@@ -45,8 +55,7 @@ impl Fleet {
 
     /// What tests find the clusters by.
     pub(super) fn variables(&self) -> Result<Vec<(&'static str, OsString)>> {
-        let kubectl = binaries::control_plane(&mut Progress::start())?.kubectl;
-        let mut variables = vec![("FLEET_KUBECTL", kubectl.into_os_string())];
+        let mut variables = Vec::new();
         if !self.ours.is_empty() {
             let mut named = OsString::new();
             for (name, cluster) in &self.ours {
@@ -57,6 +66,8 @@ impl Fleet {
                 named.push(cluster.record.kubeconfig());
             }
             variables.push((KUBECONFIGS, named));
+            let kubectl = binaries::control_plane(&mut Progress::start())?.kubectl;
+            variables.push(("FLEET_KUBECTL", kubectl.into_os_string()));
         }
         Ok(variables)
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use lab::{binaries, progress::Progress};
+use lab::progress::Progress;
 
 use fleet::Fleet;
 use tally::Tally;
@@ -64,7 +64,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for ring in Ring::value_variants().iter().copied().filter(wanted) {
         let progress = Progress::start();
         eprintln!("\n=== ring {}", format!("{ring:?}").to_lowercase());
-        let (tally, skipped_because) = run_ring(ring, arguments)?;
+        // A ring that cannot even start is a failure of that ring; what the others have shown still counts.
+        let (tally, skipped_because) = run_ring(ring, arguments).unwrap_or_else(|error| {
+            eprintln!("{error:#}");
+            (Tally::one(&format!("{error:#}"), false), None)
+        });
         outcomes.push(Outcome { ring, tally, took: progress.elapsed(), skipped_because });
     }
     report(&outcomes)
@@ -81,14 +85,19 @@ fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)
             tally += tally::cargo_test(arguments.cases, &["--package=xtask", "--bins"])?;
             Ok((tally, None))
         }
-        Ring::Servers => Ok((on_clusters(Fleet::servers, &SERVER_TESTS, arguments)?, None)),
-        Ring::Nodes => match binaries::why_no_nodes() {
-            Some(reason) => {
-                Ok((Tally { skipped: tally::count(&NODE_TESTS)?, ..Tally::default() }, Some(reason)))
-            }
+        Ring::Servers => match fleet::why_no_servers() {
+            Some(reason) => Ok((skipped(&SERVER_TESTS)?, Some(reason))),
+            None => Ok((on_clusters(Fleet::servers, &SERVER_TESTS, arguments)?, None)),
+        },
+        Ring::Nodes => match fleet::why_no_nodes() {
+            Some(reason) => Ok((skipped(&NODE_TESTS)?, Some(reason))),
             None => Ok((on_clusters(Fleet::nodes, &NODE_TESTS, arguments)?, None)),
         },
     }
+}
+
+fn skipped(tests: &[(&str, &str)]) -> Result<Tally> {
+    Ok(Tally { skipped: tally::count(tests)?, ..Tally::default() })
 }
 
 fn on_clusters(

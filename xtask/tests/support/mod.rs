@@ -79,6 +79,10 @@ pub(crate) struct Remains {
     pub(crate) mounts: BTreeSet<String>,
     pub(crate) links: BTreeSet<String>,
     pub(crate) cgroups: BTreeSet<String>,
+    /// Network namespaces of containers.
+    pub(crate) namespaces: BTreeSet<String>,
+    /// Links to logs of containers.
+    pub(crate) logs: BTreeSet<String>,
 }
 
 impl Remains {
@@ -92,6 +96,8 @@ impl Remains {
             mounts: mounts.filter(|it| it.contains(cluster)).collect(),
             links: links.cloned().collect(),
             cgroups: cgroups()?.into_iter().filter(|it| it.contains(cluster)).collect(),
+            namespaces: names_if_any("/run/netns").into_iter().filter(|it| it.starts_with("cni-")).collect(),
+            logs: logs(cluster),
         })
     }
 }
@@ -122,6 +128,20 @@ fn cgroups() -> Result<BTreeSet<String>> {
     }
     found.retain(|it| it.starts_with("kf-"));
     Ok(found)
+}
+
+/// Links of the machine's folder that lead into the cluster's.
+fn logs(cluster: &str) -> BTreeSet<String> {
+    let folder = Path::new("/var/log/containers");
+    let leads_there = |name: &String| {
+        fs::read_link(folder.join(name))
+            .is_ok_and(|it| it.to_string_lossy().contains(&format!("/{cluster}/")))
+    };
+    names_if_any("/var/log/containers").into_iter().filter(leads_there).collect()
+}
+
+fn names_if_any(folder: &str) -> BTreeSet<String> {
+    names(Path::new(folder)).unwrap_or_default()
 }
 
 fn names(folder: &Path) -> Result<BTreeSet<String>> {

@@ -22,6 +22,8 @@ pub const ETCD: &str = "3.6.5";
 /// The oldest minor release of Kubernetes 1 that the clusters are started with.
 const OLDEST_MINOR: u32 = 33;
 
+const CONTROL_PLANE: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+
 /// What every control plane runs, and `kubectl`.
 #[derive(Debug, Clone)]
 pub struct ControlPlane {
@@ -56,10 +58,9 @@ pub struct Node {
 
 /// Finds or builds what a control plane needs.
 pub fn control_plane(progress: &mut Progress) -> Result<ControlPlane> {
-    let names = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
-    let found = kubernetes(&names, progress)?;
+    let found = kubernetes(&CONTROL_PLANE, progress)?;
     let [apiserver, controller_manager, scheduler, kubectl] = found.as_slice() else {
-        bail!("the build gave {} programs, not {}", found.len(), names.len());
+        bail!("the build gave {} programs, not {}", found.len(), CONTROL_PLANE.len());
     };
     let etcd = match existing("etcd") {
         Some(it) => it,
@@ -83,6 +84,20 @@ pub fn node(progress: &mut Progress) -> Result<Node> {
     debian::node(kubelet, progress)
 }
 
+/// Why this machine cannot run control planes, if so.
+pub fn why_no_control_planes() -> Option<String> {
+    let folder = cache("kubernetes", KUBERNETES).ok()?;
+    let have = |name: &str| existing(name).is_some() || folder.join(name).exists();
+    let have_etcd =
+        existing("etcd").is_some() || cache("etcd", ETCD).is_ok_and(|it| it.join("etcd").exists());
+    let complete = have_etcd && CONTROL_PLANE.iter().all(|it| have(it));
+    if complete || process::output(Command::new("go").arg("version")).is_ok() {
+        return None;
+    }
+    let missing = "etcd and Kubernetes are neither in KUBEBUILDER_ASSETS nor on PATH";
+    Some(format!("{missing}, and there is no `go` to build them with"))
+}
+
 /// Why this machine cannot run real nodes, if so.
 pub fn why_no_nodes() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
@@ -92,6 +107,9 @@ pub fn why_no_nodes() -> Option<String> {
         && !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
     {
         return Some("no cgroup hierarchy is mounted at /sys/fs/cgroup".to_owned());
+    }
+    if process::output(Command::new("ip").arg("-V")).is_err() {
+        return Some("bridges are removed with `ip`, and it is not there; install iproute2".to_owned());
     }
     let namespaces = process::output(Command::new("unshare").args(["--mount", "--pid", "--fork", "true"]));
     if let Err(error) = namespaces {

@@ -8,8 +8,8 @@ mod status;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::Result;
-use futures::TryStreamExt;
+use anyhow::{Result, bail};
+use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -31,9 +31,9 @@ pub async fn run(client: Client, names: Vec<String>, stop: CancellationToken) ->
     for name in &names {
         register(&client, name).await?;
     }
-    let work = async { tokio::try_join!(beat(&client, &names), follow(&client, &names)).map(|_| ()) };
     tokio::select! {
-        result = work => result,
+        () = beat(&client, &names) => bail!("the heartbeats ended"),
+        () = follow(&client, &names) => bail!("the watch of pods ended"),
         () = stop.cancelled() => Ok(()),
     }
 }
@@ -74,7 +74,7 @@ async fn register(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn beat(client: &Client, names: &[String]) -> Result<()> {
+async fn beat(client: &Client, names: &[String]) {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     loop {
         for name in names {
@@ -95,25 +95,36 @@ async fn beat(client: &Client, names: &[String]) -> Result<()> {
     }
 }
 
-async fn follow(client: &Client, names: &[String]) -> Result<()> {
+async fn follow(client: &Client, names: &[String]) {
     let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let pods: Api<Pod> = Api::all(client.clone());
     let scheduled = watcher::Config::default().fields("spec.nodeName!=");
-    watcher(pods, scheduled)
-        .default_backoff()
-        .applied_objects()
-        .map_err(anyhow::Error::from)
-        .try_for_each_concurrent(16, |pod| {
-            let ours =
-                pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).is_some_and(|it| names.contains(it));
-            async move {
-                if ours && let Err(error) = serve(client, &pod).await {
-                    eprintln!("fake kubelet: {}: {error:#}", pod.name_any());
+    // A broken watch is an item of the stream, not its end: the next item comes after a new list.
+    let changes = watcher(pods, scheduled).default_backoff().applied_objects();
+    changes
+        .for_each_concurrent(16, |change| async {
+            match change {
+                Ok(pod) => {
+                    let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
+                    if node.is_some_and(|it| names.contains(it)) {
+                        serve_patiently(client, &pod).await;
+                    }
                 }
-                Ok(())
+                Err(error) => eprintln!("fake kubelet: the watch broke: {error}"),
             }
         })
-        .await
+        .await;
+}
+
+/// A pod whose status could not be written would else wait for its next change, which may never come.
+async fn serve_patiently(client: &Client, pod: &Pod) {
+    for wait in [1, 2, 4, 8, 16] {
+        match serve(client, pod).await {
+            Ok(()) => return,
+            Err(error) => eprintln!("fake kubelet: {}: {error:#}; again in {wait} s", pod.name_any()),
+        }
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+    }
 }
 
 async fn serve(client: &Client, pod: &Pod) -> Result<()> {

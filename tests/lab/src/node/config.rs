@@ -96,6 +96,7 @@ fn kubelet(spec: &Spec) -> serde_json::Value {
         "failSwapOn": false,
         "enforceNodeAllocatable": [],
         "containerRuntimeEndpoint": format!("unix://{}", spec.socket().display()),
+        "volumePluginDir": spec.folder.join("volume-plugins"),
         "podLogsDir": spec.folder.join("pod-logs"),
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "maxPods": 110,

@@ -84,8 +84,8 @@ impl Order {
 pub fn run(file: &Path) -> Result<()> {
     let order: Order =
         serde_json::from_slice(&fs::read(file)?).context("the order of the node cannot be read")?;
-    // Sockets, pid files and network namespaces of this node, out of sight of the machine and of other nodes.
-    for folder in ["/run/containerd", "/run/netns", "/run/calico", "/var/lib/cni"] {
+    // Sockets, network namespaces and links to logs of this node, out of sight of the machine and of other nodes.
+    for folder in ["/run/containerd", "/run/netns", "/var/log/containers"] {
         fs::create_dir_all(folder)?;
         process::output(Command::new("mount").args(["-t", "tmpfs", "tmpfs", folder]))?;
     }

@@ -1,6 +1,7 @@
 //! One replica for tests of leader election: says so, with the time, as long as it may act.
 //!
-//! Usage: `candidate KUBECONFIG NAMESPACE IDENTITY`. Prints a line `acting <nanoseconds>` about every 20 ms.
+//! Usage: `candidate KUBECONFIG NAMESPACE IDENTITY`. Prints `waiting` when it begins to
+//! wait for the lease, and `acting <nanoseconds>` about every 20 ms while it leads.
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
@@ -38,6 +39,7 @@ async fn main() -> Result<()> {
     };
     let election =
         Election::new(client, (namespace, "candidates"), identity, timings, clock.clone(), metrics)?;
+    say("waiting");
     let ended = election
         .lead(&CancellationToken::new(), async |leadership| {
             loop {
