@@ -25,7 +25,8 @@ impl Numbers {
         let least = u32::from(share.is_still() && member.in_place_only);
         let (replicas, limit) = (i64::from(share.replicas), i64::from(share.unavailable.max(least)));
         let partition = i64::from(share.replicas.saturating_sub(share.updated));
-        let (mut new, mut old, mut marked_new, mut marked_old, mut down) = (0i64, 0i64, 0i64, 0i64, 0i64);
+        let (mut new, mut old, mut marked_new, mut marked_old) = (0i64, 0i64, 0i64, 0i64);
+        let (mut down, mut marked_down) = (0i64, 0i64);
         for pod in &member.pods {
             let (count, marked) = if pod.revision == share.body {
                 (&mut new, &mut marked_new)
@@ -35,6 +36,7 @@ impl Numbers {
             *count += 1;
             *marked += i64::from(pod.marked);
             down += i64::from(!pod.available && !pod.marked);
+            marked_down += i64::from(!pod.available && pod.marked);
         }
         let (mut old_over, mut new_over) = (old - partition, new - (replicas - partition));
         if !member.rolls_back || share.body == share.stable {
@@ -51,7 +53,8 @@ impl Numbers {
             create_old: (want_old - old).max(0) as u32,
             delete: (total - marked - want).max(0) as u32,
             delete_old: (old - marked_old - want_old).max(0) as u32,
-            ready_deletes: (limit + total - replicas - down).max(0) as u32,
+            // Upstream leaves pods that are marked and down out of this, and so takes one more down than it may.
+            ready_deletes: (limit + total - replicas - down - marked_down).max(0) as u32,
             update: if old_over.abs() <= new_over.abs() { old_over } else { -new_over },
             update_limit: limit + total - replicas,
         }

@@ -97,6 +97,41 @@ fn sidecar_exact_at_rest() {
     run_all(10_000, sidecar::run);
 }
 
+fn holds(theme: Theme, seeds: &[u64]) {
+    for &seed in seeds {
+        if let Err(why) = run(seed, &setting(seed, theme)) {
+            panic!("FLEET_SEED={seed}: {}", why.0);
+        }
+    }
+}
+
+/// A recreate that was superseded beside a named pod: a marked pod that is down has to count against deletes.
+#[test]
+fn a_marked_pod_that_is_down_counts_against_the_next_delete() {
+    holds(Theme::Mixed, &[7341, 10480, 19228]);
+}
+
+/// InPlaceOnly members need a share before they shrink, and keep it until the pods are gone.
+#[test]
+fn members_without_surge_shrink_by_a_share() {
+    holds(Theme::Mixed, &[3219, 3793]);
+    holds(Theme::Calm, &[1019]);
+}
+
+/// Last words of the old epoch, after the operator vouched for it that nothing runs.
+#[test]
+fn late_reports_of_a_stopped_cluster_are_no_contradiction() {
+    holds(Theme::Failover, &[1290, 1656, 1796]);
+    holds(Theme::Canary, &[4249]);
+}
+
+/// A share that lay idle, and pods that broke under it later.
+#[test]
+fn an_idle_share_does_not_lock_its_cluster_out() {
+    holds(Theme::Canary, &[5161, 5654, 5754]);
+    holds(Theme::Joining, &[5490]);
+}
+
 /// Runs a fleet whose ledger forgets what a shrink leaves behind, and counts what the checks say to it.
 fn caught(column: Forgotten, word: &str) -> usize {
     (0..400)

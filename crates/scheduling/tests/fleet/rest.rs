@@ -14,6 +14,10 @@ pub(crate) fn come_to_rest(fleet: &mut Fleet) -> Result<(), Broken> {
     if fleet.flags.iter().all(|it| *it != State::Ready) {
         fleet.flags.fill(State::Ready);
     }
+    if fleet.members.len() >= 10 {
+        // One share that goes round dozens of clusters takes long, and shows nothing that a small fleet does not.
+        fleet.spec.unavailable = fleet.spec.unavailable.max(4);
+    }
     let lenient = end_of_edits(fleet);
     fleet.log(|| format!("faults end {:?} lenient {lenient}", fleet.spec));
     // One share may have to go round all clusters, pod by pod.
