@@ -92,7 +92,7 @@ pub fn sequence(seed: Seed, length: usize) -> Vec<Step> {
     (0..length).map(|index| step(seed.at(index as u64))).collect()
 }
 
-fn pick<'a, T>(draw: Seed, rows: &'a [T]) -> &'a T {
+fn pick<T>(draw: Seed, rows: &[T]) -> &T {
     &rows[draw.below(rows.len() as u64) as usize]
 }
 

@@ -99,7 +99,7 @@ impl Hook {
         if !review.subresource.is_empty() {
             kind = format!("{kind}/{}", review.subresource);
         }
-        self.operations.contains(&review.operation) && self.kinds.iter().any(|it| *it == kind)
+        self.operations.contains(&review.operation) && self.kinds.contains(&kind)
     }
 }
 

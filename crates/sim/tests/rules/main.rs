@@ -1,5 +1,7 @@
 //! One file for each group of rules that the simulated clusters keep.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod admission;
 mod conflicts;
 mod custom;

@@ -46,7 +46,7 @@ fn conditions_of_a_pod_merge_by_type_through_its_status() {
         let pod: Pod = pods.get("a").await.unwrap();
         let kinds: Vec<String> =
             pod.status.unwrap().conditions.unwrap().into_iter().map(|it| it.type_).collect();
-        assert_eq!(kinds, ["One", "Two"]);
+        assert_eq!(kinds, ["Two", "One"], "a patched item that is new comes first");
     });
 }
 

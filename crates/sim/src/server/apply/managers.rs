@@ -136,6 +136,15 @@ impl Managers {
         self.entries.iter().all(|it| it.set.is_empty())
     }
 
+    /// Whether anyone owns a path.
+    pub fn has_owner(&self, path: &[&str]) -> bool {
+        let owns = |set: &FieldSet| {
+            let place = path.iter().try_fold(set, |set, name| set.below.get(&format!("f:{name}")));
+            place.is_some_and(|it| it.here)
+        };
+        self.entries.iter().any(|it| owns(&it.set))
+    }
+
     /// Whether any applier is recorded.
     pub fn has_appliers(&self) -> bool {
         self.entries.iter().any(|it| it.writer.operation == Operation::Apply)

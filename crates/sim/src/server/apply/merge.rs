@@ -74,7 +74,11 @@ pub(super) fn remove_fields(shape: Shape<'_>, value: &Value, gone: &FieldSet) ->
                 match gone.below.get(&format!("f:{name}")) {
                     Some(set) if set.here => {}
                     Some(set) => {
-                        result.insert(name.clone(), remove_fields(shape.member(name), member, set));
+                        let rest = remove_fields(shape.member(name), member, set);
+                        // A list or map that loses its last entry goes with it.
+                        if rest == *member || !is_empty(&rest) {
+                            result.insert(name.clone(), rest);
+                        }
                     }
                     None => {
                         result.insert(name.clone(), member.clone());
@@ -96,6 +100,14 @@ pub(super) fn remove_fields(shape: Shape<'_>, value: &Value, gone: &FieldSet) ->
             Value::Array(keep.collect())
         }
         other => other.clone(),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
     }
 }
 

@@ -52,7 +52,8 @@ fn merge_value(shape: Shape<'_>, path: [&str; 2], target: &mut Value, patch: &Va
         if let Some(list) = name.strip_prefix("$setElementOrder/") {
             let key = merge_key(shape.member(list), [path[1], list]);
             if let (Some(Value::Array(items)), Some(order)) = (members.get_mut(list), order.as_array()) {
-                sort_by_order(items, order, key.as_deref());
+                let server_order = items.clone();
+                order_items(items, order, &server_order, key.as_deref());
             }
         }
     }
@@ -73,9 +74,15 @@ fn merge_member(
             let current = members.entry(name).or_insert_with(|| Value::Array(Vec::new()));
             let key = merge_key(shape, path);
             match (current, key) {
-                (Value::Array(items), Some(key)) => merge_keyed(shape.item(), path, items, patch, &key),
+                (Value::Array(items), Some(key)) => {
+                    let before = items.clone();
+                    merge_keyed(shape.item(), path, items, patch, &key);
+                    order_items(items, patch, &before, Some(&key));
+                }
                 (Value::Array(items), None) if shape.list() == ListKind::Set => {
+                    let before = items.clone();
                     items.extend(patch.iter().filter(|it| !items.contains(it)).cloned().collect::<Vec<_>>());
+                    order_items(items, patch, &before, None);
                 }
                 (current, _) => *current = value.clone(),
             }
@@ -140,12 +147,29 @@ fn delete_values(members: &mut Map<String, Value>, list: &str, gone: &Value) {
     }
 }
 
-fn sort_by_order(items: &mut [Value], order: &[Value], key: Option<&str>) {
-    let rank = |item: &Value| {
-        let same = |it: &Value| key.map_or(it == item, |key| it[key] == item[key]);
-        order.iter().position(same).unwrap_or(usize::MAX)
+/// The items the patch names come in its order, the others in the server's. Between the two kinds the server's order
+/// counts where it knows both, and else the patch's item comes first.
+fn order_items(items: &mut Vec<Value>, patch: &[Value], server: &[Value], key: Option<&str>) {
+    let rank = |list: &[Value], item: &Value| {
+        list.iter().position(|it| key.map_or(it == item, |key| it[key] == item[key]))
     };
-    items.sort_by_key(rank);
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) =
+        std::mem::take(items).into_iter().partition(|it| rank(patch, it).is_some());
+    named.sort_by_key(|it| rank(patch, it));
+    others.sort_by_key(|it| rank(server, it));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    loop {
+        let other_first = match (named.peek(), others.peek()) {
+            (None, None) => return,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (Some(named), Some(other)) => match (rank(server, other), rank(server, named)) {
+                (Some(other), Some(named)) => other < named,
+                _ => false,
+            },
+        };
+        items.extend(if other_first { others.next() } else { named.next() });
+    }
 }
 
 fn without_directives(members: &Map<String, Value>) -> Map<String, Value> {
@@ -173,7 +197,7 @@ mod tests {
         let patch =
             json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "New"}]}});
         let expected = json!({"status": {"conditions": [
-            {"type": "Ready", "status": "False"}, {"type": "X", "status": "1"}, {"type": "New"},
+            {"type": "Ready", "status": "False"}, {"type": "New"}, {"type": "X", "status": "1"},
         ]}});
         assert_eq!(patched(pod, patch), expected);
     }

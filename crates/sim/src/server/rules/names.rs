@@ -30,7 +30,7 @@ pub fn is_dns_label(text: &str) -> bool {
 
 /// Whether `text` may be a host name.
 pub fn is_dns_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(|it| is_dns_label_of_any_length(it))
+    text.len() <= 253 && text.split('.').all(is_dns_label_of_any_length)
 }
 
 fn is_dns_label_of_any_length(text: &str) -> bool {

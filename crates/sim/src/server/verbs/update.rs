@@ -10,7 +10,7 @@ use crate::server::{
     admission::{self, Operation},
     apply::{self, Managers, Writer},
     object::{Stored, at, copy, finalizers, has, is_deleting, meta_str, remove, set},
-    registry::established,
+    registry::{Resource, established},
     rules, schema,
     status::{Failure, FieldError},
 };
@@ -72,6 +72,10 @@ pub(in crate::server) fn update_object(
     // Fields are tracked as the client sent them, with defaults: before this door's limits and before any admission.
     let mut tracked = object.clone();
     keep_system_fields(&mut tracked, &old);
+    hide_closed_parts(&resource, &mut tracked, &old, endpoint);
+    if call.request.path.subresource == "scale" {
+        forget_zero(&resource, &mut tracked);
+    }
     limit(call, &mut object, &old, endpoint);
     let review = call.review(Operation::Update, &name, &Value::Null, &old);
     let mut object = admission::mutate(&call.state.hooks, object, &review)?;
@@ -159,6 +163,45 @@ fn fill(call: &Call<'_>, object: &mut Value) {
         schema::fill_defaults(schema, object);
     }
     rules::default_always(&call.resource, object);
+}
+
+/// What a door does not open is not looked at for ownership either; metadata always is.
+fn hide_closed_parts(resource: &Resource, tracked: &mut Value, old: &Value, endpoint: Endpoint) {
+    match endpoint {
+        Endpoint::Main if resource.traits.status => copy(old, tracked, &["status"]),
+        Endpoint::Status => {
+            let (status, metadata) = (tracked["status"].take(), tracked["metadata"].take());
+            *tracked = old.clone();
+            tracked["metadata"] = metadata;
+            if status.is_null() {
+                remove(tracked, &["status"]);
+            } else {
+                tracked["status"] = status;
+            }
+        }
+        Endpoint::Main | Endpoint::Prepared => {}
+    }
+}
+
+/// Tracking starts with a create or an apply. What has no record gets none by an update; for a Scale, which shows one
+/// field, that field counts alone.
+fn is_untracked(call: &Call<'_>, before: &Managers) -> bool {
+    match &call.resource.scale {
+        Some(paths) if call.request.path.subresource == "scale" => {
+            let path: Vec<&str> = paths.spec.iter().map(String::as_str).collect();
+            !before.has_owner(&path)
+        }
+        _ => before.is_empty(),
+    }
+}
+
+/// A Scale leaves a count of zero out, so that scaling to zero takes the field away from its owners.
+fn forget_zero(resource: &Resource, tracked: &mut Value) {
+    let Some(paths) = &resource.scale else { return };
+    let path: Vec<&str> = paths.spec.iter().map(String::as_str).collect();
+    if *at(tracked, &path) == 0 {
+        remove(tracked, &path);
+    }
 }
 
 /// Puts back what this door does not open.
@@ -255,6 +298,7 @@ fn write_managers(
     remove(object, &["metadata", "managedFields"]);
     let managers = match managers {
         Some(managers) => managers,
+        None if is_untracked(call, &before) => before.clone(),
         None if call.state.settings.track_updates == TrackUpdates::OnAppliedObjects
             && !before.has_appliers() =>
         {
