@@ -1,13 +1,14 @@
 //! Writing objects so that nothing of it is forgotten: each answer, and each missing answer, goes into the cache.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
+use json_patch::{PatchOperation, TestOperation, jsonptr::PointerBuf};
 use kube::{
     Client,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::Request,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     cache::{Cache, Cached},
@@ -60,16 +61,15 @@ impl<K: Cached> Writer<K> {
 
     /// The name is taken: by an earlier attempt of ours, whose answer was lost, or by a stranger.
     async fn adopt_answer(&self, on: On<'_>, key: &Key, conflict: Error) -> Result<Arc<K>, Error> {
-        let request =
-            || self.request(key).get(&key.name, &Default::default()).map_err(kube::Error::BuildRequest);
-        let found = call(on.call, async { self.client.request::<K>(request()?).await }).await?;
+        let found = self.look_up(on, key).await?;
         match controller_uid(&found) {
             Some(owner) if owner == on.owner => Ok(self.cache.wrote(found)),
             _ => Err(conflict),
         }
     }
 
-    /// Patches the object, or one of its subresources.
+    /// Patches exactly this object, or one of its subresources: not a namesake that came after it, and with server-side
+    /// apply nothing that would have to be created first.
     pub async fn patch(
         &self,
         on: On<'_>,
@@ -78,19 +78,31 @@ impl<K: Cached> Writer<K> {
         patch: &Patch<Value>,
         params: &PatchParams,
     ) -> Result<Arc<K>, Error> {
-        let key = Key::of(object);
+        let (key, uid) = (Key::of(object), uid(object));
         let request = || {
-            let request = self.request(&key);
+            let (request, patch) = (self.request(&key), pinned(patch, uid));
             match subresource {
-                Some(part) => request.patch_subresource(part, &key.name, params, patch),
-                None => request.patch(&key.name, params, patch),
+                Some(part) => request.patch_subresource(part, &key.name, params, &patch),
+                None => request.patch(&key.name, params, &patch),
             }
             .map_err(kube::Error::BuildRequest)
         };
-        match call(on.call, async { self.client.request::<K>(request()?).await }).await {
-            Ok(object) => Ok(self.cache.wrote(object)),
-            Err(error) => Err(self.noted(error, on, &key, Some(uid(object)), Intent::Update)),
+        let error = match call(on.call, async { self.client.request::<K>(request()?).await }).await {
+            Ok(object) => return Ok(self.cache.wrote(object)),
+            Err(error) => error,
+        };
+        let is_gone = match error.code() {
+            Some(404) if subresource.is_none() => true,
+            // A subresource may be missing while the object is there. Another UID is answered as a conflict or, where
+            // the test of a JSON patch or the rule against changing UIDs finds it, as invalid. All of these have other
+            // causes as well, so the object itself is looked at; if it does not answer, nothing is known.
+            Some(404 | 409 | 422) => self.is_gone(on, &key, uid).await.unwrap_or(false),
+            _ => false,
+        };
+        if is_gone {
+            self.cache.deleted(&key, uid);
         }
+        Err(self.noted(error, on, &key, Some(uid), Intent::Update))
     }
 
     /// Deletes exactly this object, not a namesake that came after it. If it is gone already, that is a success.
@@ -124,30 +136,66 @@ impl<K: Cached> Writer<K> {
         meant: &str,
         conflict: Error,
     ) -> Result<(), Error> {
-        let request =
-            || self.request(key).get(&key.name, &Default::default()).map_err(kube::Error::BuildRequest);
-        match call(on.call, async { self.client.request::<K>(request()?).await }).await {
-            Ok(found) if uid(&found) == meant => return Err(conflict),
-            Err(error) if error.code() != Some(404) => return Err(error),
-            _ => {}
+        if !self.is_gone(on, key, meant).await? {
+            return Err(conflict);
         }
         self.cache.deleted(key, meant);
         Ok(())
+    }
+
+    /// Whether the server has no object with the UID `meant` any more: the name is free, or belongs to another one.
+    async fn is_gone(&self, on: On<'_>, key: &Key, meant: &str) -> Result<bool, Error> {
+        match self.look_up(on, key).await {
+            Ok(found) => Ok(uid(&found) != meant),
+            Err(error) if error.code() == Some(404) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn look_up(&self, on: On<'_>, key: &Key) -> Result<K, Error> {
+        let request =
+            || self.request(key).get(&key.name, &Default::default()).map_err(kube::Error::BuildRequest);
+        call(on.call, async { self.client.request::<K>(request()?).await }).await
     }
 
     fn request(&self, key: &Key) -> Request {
         Request::new(K::url_path(&(), Some(&*key.namespace).filter(|it| !it.is_empty())))
     }
 
-    /// Passes `error` on, after noting what it says about the object.
+    /// Passes `error` on, after noting whether the write may have happened all the same.
     fn noted(&self, error: Error, on: On<'_>, key: &Key, uid: Option<&str>, intent: Intent) -> Error {
         if error.leaves_doubt() {
             let owner = Some(on.owner.to_owned());
             self.cache.doubted(Doubt { key: key.clone(), uid: uid.map(str::to_owned), owner, intent });
-        } else if let (Some(404), Some(uid)) = (error.code(), uid) {
-            self.cache.deleted(key, uid);
         }
         error
+    }
+}
+
+/// `patch`, so that the server refuses it for any object but the one with this UID.
+fn pinned(patch: &Patch<Value>, uid: &str) -> Patch<Value> {
+    let with_uid = |body: &Value| {
+        let mut body = body.clone();
+        // What is no object is no patch either: the server says so.
+        if let Some(fields) = body.as_object_mut() {
+            let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.insert("uid".to_owned(), uid.into());
+            }
+        }
+        body
+    };
+    match patch {
+        Patch::Apply(body) => Patch::Apply(with_uid(body)),
+        Patch::Merge(body) => Patch::Merge(with_uid(body)),
+        Patch::Strategic(body) => Patch::Strategic(with_uid(body)),
+        Patch::Json(steps) => {
+            let path = PointerBuf::from_tokens(["metadata", "uid"]);
+            let test = PatchOperation::Test(TestOperation { path, value: uid.into() });
+            Patch::Json(json_patch::Patch(iter::once(test).chain(steps.0.iter().cloned()).collect()))
+        }
+        // kube knows no other kinds of patches.
+        other => other.clone(),
     }
 }
 

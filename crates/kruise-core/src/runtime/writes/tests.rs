@@ -1,6 +1,6 @@
 use std::sync::Mutex;
 
-use axum::http::{Method, Request, Response};
+use axum::http::{Method, Request, Response, header};
 use kube::client::Body;
 use serde_json::json;
 use tower::{BoxError, service_fn};
@@ -143,4 +143,138 @@ async fn patches_are_laid_over_the_cache_and_a_missing_object_is_taken_out() {
     assert_eq!(cache.doubts_of("owner")[0].intent, Intent::Update);
     writer.patch(ON, &pod, None, &patch, &params).await.unwrap_err();
     assert_eq!((cache.owned_by("owner").len(), cache.doubts_of("owner").len()), (0, 0));
+}
+
+/// A writer to a server with one pod or none, which treats the UID in a patch as the API server does.
+fn writer_to(pod: Option<Value>) -> (Writer<PodLite>, Cache<PodLite>, Arc<Mutex<Option<Value>>>) {
+    let held = Arc::new(Mutex::new(pod));
+    let server = held.clone();
+    let client = Client::new(
+        service_fn(move |request: Request<Body>| {
+            let held = server.clone();
+            async move {
+                let kind = request.headers().get(header::CONTENT_TYPE);
+                let is_apply = kind.is_some_and(|it| it == "application/apply-patch+yaml");
+                let (parts, sent) = request.into_parts();
+                let sent = sent.collect_bytes().await?;
+                let (code, answer) = match parts.method {
+                    Method::GET => held.lock().unwrap().clone().map_or(status(404), |it| (200, it)),
+                    _ => patched(&mut held.lock().unwrap(), serde_json::from_slice(&sent)?, is_apply),
+                };
+                Ok::<_, BoxError>(
+                    Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()))?,
+                )
+            }
+        }),
+        "default",
+    );
+    let cache = Cache::new("pods", Clock::system(), Metrics::default());
+    (Writer::new(client, cache.clone()), cache, held)
+}
+
+/// Applies `sent` to `held` and answers.
+fn patched(held: &mut Option<Value>, sent: Value, is_apply: bool) -> (u16, Value) {
+    let wished = sent["metadata"]["uid"].as_str();
+    let Some(pod) = held else {
+        return match wished {
+            _ if !is_apply => status(404),
+            Some(_) => status(409),
+            None => (201, held.insert(body("a", 9, "owner")).clone()),
+        };
+    };
+    if sent.is_array() {
+        let steps: json_patch::Patch = serde_json::from_value(sent).unwrap();
+        return match json_patch::patch(pod, &steps) {
+            Ok(()) => (200, pod.clone()),
+            Err(_) => status(422),
+        };
+    }
+    if wished.is_some_and(|it| pod["metadata"]["uid"] != it) {
+        return status(409);
+    }
+    json_patch::merge(pod, &sent);
+    (200, pod.clone())
+}
+
+fn every_patch() -> [Patch<Value>; 4] {
+    let change = json!({"metadata": {"labels": {"x": "y"}}});
+    let steps = json!([{"op": "add", "path": "/metadata/labels", "value": {"x": "y"}}]);
+    [
+        Patch::Merge(change.clone()),
+        Patch::Strategic(change.clone()),
+        Patch::Apply(change),
+        Patch::Json(serde_json::from_value(steps).unwrap()),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_never_lands_on_a_namesake_and_what_it_was_for_is_taken_out() {
+    let mut namesake = body("a", 9, "owner");
+    namesake["metadata"]["uid"] = "another".into();
+    for patch in every_patch() {
+        for subresource in [None, Some("status")] {
+            let (writer, cache, held) = writer_to(Some(namesake.clone()));
+            let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+            let params = PatchParams { field_manager: Some("test".into()), ..PatchParams::default() };
+            let error = writer.patch(ON, &pod, subresource, &patch, &params).await.unwrap_err();
+            assert!(matches!(error.label(), "conflict" | "invalid"), "{error:?}");
+            assert_eq!(held.lock().unwrap().as_ref(), Some(&namesake), "{patch:?}");
+            assert_eq!(cache.owned_by("owner").len(), 0, "{patch:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_to_an_absent_object_creates_nothing() {
+    for patch in every_patch() {
+        let (writer, cache, held) = writer_to(None);
+        let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+        let params = PatchParams { field_manager: Some("test".into()), ..PatchParams::default() };
+        writer.patch(ON, &pod, None, &patch, &params).await.unwrap_err();
+        assert_eq!((held.lock().unwrap().as_ref(), cache.owned_by("owner").len()), (None, 0), "{patch:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_to_the_object_that_is_meant_is_taken() {
+    for patch in every_patch() {
+        let (writer, cache, _) = writer_to(Some(body("a", 9, "owner")));
+        let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+        let params = PatchParams { field_manager: Some("test".into()), ..PatchParams::default() };
+        let patched = writer.patch(ON, &pod, None, &patch, &params).await.unwrap();
+        assert_eq!(patched.metadata.labels.as_ref().unwrap()["x"], "y", "{patch:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_subresource_says_nothing_about_the_object() {
+    let patch = Patch::Merge(json!({"spec": {}}));
+    let mut namesake = body("a", 9, "owner");
+    namesake["metadata"]["uid"] = "another".into();
+    for (found, left) in [
+        ((200, body("a", 6, "owner")), 1),
+        (status(500), 1),
+        (status(403), 1),
+        ((200, namesake), 0),
+        (status(404), 0),
+    ] {
+        let (writer, cache, asked) = writer(vec![status(404), found.clone()]);
+        let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+        let params = PatchParams::default();
+        let error = writer.patch(ON, &pod, Some("resize"), &patch, &params).await.unwrap_err();
+        assert_eq!(error.label(), "not_found");
+        assert_eq!(asked.lock().unwrap()[1], (Method::GET, "/api/v1/namespaces/n/pods/a".to_owned()));
+        assert_eq!((cache.owned_by("owner").len(), cache.doubts_of("owner").len()), (left, 0), "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_conflicts_for_another_reason_leaves_the_object_in_the_cache() {
+    for code in [409, 422] {
+        let (writer, cache, _) = writer(vec![status(code), (200, body("a", 6, "owner"))]);
+        let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+        let patch = Patch::Merge(json!({"spec": {}}));
+        let error = writer.patch(ON, &pod, None, &patch, &PatchParams::default()).await.unwrap_err();
+        assert_eq!((error.code(), cache.owned_by("owner").len()), (Some(code), 1));
+    }
 }
