@@ -12,6 +12,9 @@ use std::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+/// Nobody waits longer than this: thirty years.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 /// Where the time comes from.
 #[derive(Debug, Clone)]
 pub struct Clock(Source);
@@ -60,6 +63,12 @@ impl Clock {
     }
 }
 
+/// `from + delay`, or a moment too far away to matter where that cannot be told: `+` panics there, and delays come from
+/// servers and users.
+pub fn later(from: Instant, delay: Duration) -> Instant {
+    from.checked_add(delay.min(FAR)).unwrap_or(from)
+}
+
 fn instant() -> Instant {
     Instant::now()
 }
@@ -106,6 +115,13 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(clock.now().to_string(), "2026-01-02T04:04:05Z");
         assert_eq!(clock.since(before), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn a_moment_that_cannot_be_told_is_far_away_and_no_panic() {
+        let now = Clock::system().instant();
+        assert_eq!(later(now, Duration::from_secs(5)), now + Duration::from_secs(5));
+        assert_eq!(later(now, Duration::MAX), now + FAR);
     }
 
     #[test]

@@ -17,7 +17,13 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info, info_span, warn};
 
-use super::{cache::Feed, clock::Clock, key::Key, metrics::Metrics, queue::Queue};
+use super::{
+    cache::Feed,
+    clock::{Clock, later},
+    key::Key,
+    metrics::Metrics,
+    queue::Queue,
+};
 use crate::backoff::{Doubling, Failures};
 
 /// How long to wait when a cache is too far behind our own writes.
@@ -80,7 +86,7 @@ impl Triggers {
 
     /// Look at `key` after `delay` at the latest.
     pub fn after(&self, key: Key, delay: Duration) {
-        let at = self.0.clock.instant() + delay;
+        let at = later(self.0.clock.instant(), delay);
         self.queue().add_at(key, at);
         self.0.changed.notify_one();
     }
@@ -225,7 +231,7 @@ impl<R: Reconcile> Controller<R> {
         let exists = self.reconciler.exists(key);
         let mut queue = self.triggers.queue();
         if let Some(delay) = again {
-            queue.add_at(key.clone(), now + delay);
+            queue.add_at(key.clone(), later(now, delay));
         }
         // An object that is gone and reconciled well leaves nothing behind. One that fails is tried on: its reconcile may
         // have to clean up.

@@ -7,7 +7,12 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::clock::later;
 use crate::backoff::Doubling;
+
+/// The longest wait that a server is granted. It hands out seconds; more is a mistake, which must not stop all writers
+/// for good.
+const LONGEST_WISH: Duration = Duration::from_secs(5 * 60);
 
 /// How long all writers to one API server have to wait. Clones share the wait.
 #[derive(Debug, Clone)]
@@ -28,15 +33,16 @@ impl Throttle {
         Self { policy, state: Arc::default() }
     }
 
-    /// Notes a refusal at `now`. The server's own wish counts where it asks for more than we would wait.
+    /// Notes a refusal at `now`. The server's own wish counts where it asks for more than we would wait, within reason.
     pub fn refused(&self, retry_after: Option<Duration>, now: Instant) {
         let mut state = self.lock();
         // Requests that were under way together are refused together: that is one refusal, not ten.
         if state.wait_until.is_none_or(|it| now >= it) {
             state.refusals = state.refusals.saturating_add(1);
         }
-        let wait = self.policy.delay(state.refusals).max(retry_after.unwrap_or_default());
-        state.wait_until = state.wait_until.max(Some(now + wait));
+        let wish = retry_after.unwrap_or_default().min(LONGEST_WISH);
+        let wait = self.policy.delay(state.refusals).max(wish);
+        state.wait_until = state.wait_until.max(Some(later(now, wait)));
     }
 
     /// Notes that the server took a write again at `now`.
@@ -97,5 +103,14 @@ mod tests {
         throttle.refused(Some(secs(30)), start);
         throttle.clone().refused(Some(secs(5)), start + secs(1));
         assert_eq!(throttle.wait(start + secs(1)), Some(secs(29)));
+    }
+
+    #[test]
+    fn a_wish_beyond_reason_is_cut() {
+        for wish in [secs(3600), secs(u64::MAX), Duration::MAX] {
+            let (throttle, start) = (Throttle::default(), Clock::system().instant());
+            throttle.refused(Some(wish), start);
+            assert_eq!(throttle.wait(start), Some(LONGEST_WISH));
+        }
     }
 }

@@ -28,12 +28,20 @@ fn answer(code: u16, retry_after: Option<&str>) -> Response<Body> {
 }
 
 fn refusing(options: &Options, code: u16) -> (Api<ConfigMap>, Arc<AtomicUsize>) {
+    refusing_for(options, code, "7")
+}
+
+fn refusing_for(
+    options: &Options,
+    code: u16,
+    retry_after: &'static str,
+) -> (Api<ConfigMap>, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let client = over(
         service_fn(move |_: Request<Body>| {
             count.fetch_add(1, Ordering::SeqCst);
-            async move { Ok::<_, BoxError>(answer(code, Some("7"))) }
+            async move { Ok::<_, BoxError>(answer(code, Some(retry_after))) }
         }),
         options,
     );
@@ -53,6 +61,16 @@ async fn a_refused_write_is_not_retried_behind_our_back_and_everybody_hears_of_i
     assert_eq!(error.to_string(), "create config map failed");
     assert_eq!(options.throttle.wait(options.clock.instant()), Some(Duration::from_secs(7)));
     assert!(options.metrics.text().contains("rest_client_requests_total{method=\"POST\",code=\"429\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_ages_gets_minutes() {
+    for ages in ["86400", "18446744073709551615"] {
+        let options = options();
+        let (api, _) = refusing_for(&options, 429, ages);
+        api.create(&PostParams::default(), &ConfigMap::default()).await.unwrap_err();
+        assert_eq!(options.throttle.wait(options.clock.instant()), Some(Duration::from_secs(300)), "{ages}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

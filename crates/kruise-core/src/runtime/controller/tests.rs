@@ -293,3 +293,17 @@ async fn a_controller_can_be_stopped_while_it_waits_for_its_caches() {
     running.await.unwrap();
     assert!(bench.probe.begun().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_all_time_stops_nothing() {
+    let mut bench = Bench::new(1, Vec::new(), |_, _| (Duration::ZERO, Ok(Next::After(Duration::MAX))));
+    let task = bench.spawn();
+    bench.triggers.after(Key::new("n", "later"), Duration::from_secs(u64::MAX));
+    bench.trigger("a");
+    pass(10).await;
+    bench.trigger("a");
+    pass(10).await;
+    bench.token.cancel();
+    task.await.unwrap();
+    assert_eq!(bench.probe.begun(), [("a".to_owned(), 0), ("a".to_owned(), 10)]);
+}
