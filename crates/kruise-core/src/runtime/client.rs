@@ -200,17 +200,6 @@ impl Error {
         // connection broke, the answer could not be read.
         !matches!(self.code(), Some(400..500))
     }
-
-    /// How long the server asks everybody to wait, if this is such an answer.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Api { source: kube::Error::Api(status), .. } if status.code == 429 => {
-                let seconds = status.details.as_ref().map_or(0, |it| it.retry_after_seconds);
-                Some(Duration::from_secs(seconds.into()))
-            }
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

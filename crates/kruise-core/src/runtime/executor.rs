@@ -4,14 +4,15 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use super::{client, clock::Clock, throttle::Throttle};
+use super::{clock::Clock, throttle::Throttle};
 
 /// Runs the actions of plans against one API server.
 #[derive(Debug, Clone)]
 pub struct Executor {
     /// At most this many actions are under way for one plan.
     pub limit: NonZeroUsize,
-    /// The group wait that all plans of the cluster share.
+    /// The group wait that all plans of the cluster share. The cluster's client notes refusals in it: only the client
+    /// knows what was asked, and so which of them are signs of load.
     pub throttle: Throttle,
     /// Time for the group wait.
     pub clock: Clock,
@@ -37,18 +38,6 @@ impl<R, E> Report<R, E> {
     }
 }
 
-/// An error that may say "too many requests, come back in".
-pub trait Refusal {
-    /// How long to wait, if this is such an answer; nothing but zero if the server did not say.
-    fn retry_after(&self) -> Option<Duration>;
-}
-
-impl Refusal for client::Error {
-    fn retry_after(&self) -> Option<Duration> {
-        client::Error::retry_after(self)
-    }
-}
-
 impl Executor {
     /// Runs `actions` in batches of 1, 2, 4 and so on, each begun when the one before has worked completely.
     ///
@@ -57,7 +46,6 @@ impl Executor {
     /// retried here. While the server wants to be left alone nothing is begun, and the report says for how long.
     pub async fn run<A, R, E, F>(&self, actions: Vec<A>, mut run: impl FnMut(A) -> F) -> Report<R, E>
     where
-        E: Refusal,
         F: Future<Output = Result<R, E>>,
     {
         let mut report = Report { done: Vec::new(), failed: Vec::new(), skipped: 0, wait: None };
@@ -83,7 +71,6 @@ impl Executor {
         report: &mut Report<R, E>,
     ) -> usize
     where
-        E: Refusal,
         F: Future<Output = Result<R, E>>,
     {
         let mut waiting = members.into_iter();
@@ -92,12 +79,7 @@ impl Executor {
         while let Some(ended) = under_way.next().await {
             match ended {
                 Ok(it) => report.done.push(it),
-                Err(error) => {
-                    if let Some(wish) = error.retry_after() {
-                        self.throttle.refused(Some(wish), self.clock.instant());
-                    }
-                    report.failed.push(error);
-                }
+                Err(error) => report.failed.push(error),
             }
             let may_go_on = report.failed.is_empty() && self.throttle.wait(self.clock.instant()).is_none();
             if may_go_on && let Some(next) = waiting.next() {
@@ -112,21 +94,18 @@ impl Executor {
 mod tests {
     use std::{cell::RefCell, rc::Rc};
 
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::service_fn;
+
     use super::*;
+    use crate::runtime::{client, metrics::Metrics};
 
     #[derive(Debug, PartialEq)]
     enum Fault {
         Quota,
         Busy(u64),
-    }
-
-    impl Refusal for Fault {
-        fn retry_after(&self) -> Option<Duration> {
-            match self {
-                Self::Quota => None,
-                Self::Busy(seconds) => Some(Duration::from_secs(*seconds)),
-            }
-        }
     }
 
     fn executor(limit: usize) -> Executor {
@@ -148,11 +127,16 @@ mod tests {
         let (begun, start) = (Begun::default(), executor.clock.instant());
         let report = executor
             .run((0..actions).collect(), |it| {
-                let (begun, clock, fault) = (begun.clone(), executor.clock.clone(), fault.clone());
+                let (begun, fault, Executor { throttle, clock, .. }) =
+                    (begun.clone(), fault.clone(), executor.clone());
                 async move {
                     begun.borrow_mut().push(clock.since(start).as_secs());
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    fault(it).map_or(Ok(it), Err)
+                    let fault = fault(it);
+                    if let Some(Fault::Busy(seconds)) = fault {
+                        throttle.refused(Some(Duration::from_secs(seconds)), clock.instant());
+                    }
+                    fault.map_or(Ok(it), Err)
                 }
             })
             .await;
@@ -210,5 +194,36 @@ mod tests {
         tokio::time::advance(Duration::from_secs(5)).await;
         let (report, _) = run(&executor, 10, |_| None).await;
         assert!(report.is_complete());
+    }
+
+    /// Runs one request to `path` through the client of a server that refuses everything, and says how long all wait.
+    async fn wait_after(path: &'static str) -> Option<Duration> {
+        let executor = executor(1);
+        let options = client::Options {
+            user_agent: "kruise-test/1".into(),
+            metrics: Metrics::default(),
+            throttle: executor.throttle.clone(),
+            clock: executor.clock.clone(),
+        };
+        let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429});
+        let server = service_fn(move |_: Request<Body>| {
+            let answer = Response::builder().status(429).body(Body::from(refusal.to_string().into_bytes()));
+            async move { answer }
+        });
+        let client = client::over(server, &options);
+        let report = executor
+            .run(vec![path], |path| {
+                let request = Request::post(path).body(Vec::new()).unwrap();
+                client::call("post", client.request::<serde_json::Value>(request))
+            })
+            .await;
+        assert_eq!(report.failed[0].label(), "throttled");
+        report.wait
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_eviction_that_a_budget_forbids_makes_nobody_wait() {
+        assert_eq!(wait_after("/api/v1/namespaces/n/pods/a/eviction").await, None);
+        assert_eq!(wait_after("/api/v1/namespaces/n/pods").await, Some(Duration::from_secs(1)));
     }
 }
