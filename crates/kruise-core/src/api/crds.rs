@@ -14,6 +14,8 @@ use super::{
 
 /// Path under which the admission server converts objects.
 pub const CONVERT_PATH: &str = "/convert";
+/// The versions of conversion reviews that the admission server reads, the preferred one first.
+pub const CONVERSION_REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 /// The Service of the admission server, as the chart names it.
 pub const WEBHOOK_SERVICE: &str = "kruise-webhook-service";
 /// The namespace of the admission server, as the chart names it.
@@ -107,7 +109,7 @@ fn converted(versions: [CustomResourceDefinition; 2]) -> CustomResourceDefinitio
                 }),
                 ..WebhookClientConfig::default()
             }),
-            conversion_review_versions: vec!["v1".to_owned()],
+            conversion_review_versions: CONVERSION_REVIEW_VERSIONS.map(str::to_owned).to_vec(),
         }),
     });
     crd

@@ -4,9 +4,10 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::{configuration::Wanted, registration::without_nulls};
+use crate::api::crds::{CONVERSION_REVIEW_VERSIONS, CONVERT_PATH};
 
 /// Where conversions are served.
-pub const CONVERSION_PATH: &str = "/convert";
+pub const CONVERSION_PATH: &str = CONVERT_PATH;
 
 /// The change that leads the conversions of `crd` to the server, as a merge patch. `None` if they already do, or if the
 /// CRD does not ask for a webhook: then only `apiVersion` differs between its versions, and that is its author's choice.
@@ -17,7 +18,7 @@ pub fn conversion_patch(crd: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let webhook = &crd["spec"]["conversion"]["webhook"];
     let mut client_config = wanted.host.client_config(CONVERSION_PATH);
     client_config["caBundle"] = json!(ByteString(wanted.ca_bundle.to_vec()));
-    let versions = json!(["v1", "v1beta1"]);
+    let versions = json!(CONVERSION_REVIEW_VERSIONS);
 
     let as_wanted = without_nulls(webhook["clientConfig"].clone()) == without_nulls(client_config.clone())
         && webhook["conversionReviewVersions"] == versions;

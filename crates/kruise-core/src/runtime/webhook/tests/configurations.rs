@@ -6,11 +6,14 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::replica::{CRD, MUTATE, NAMESPACE, TABLE, VALIDATE, crd, service};
-use crate::runtime::webhook::{
-    Host, Operation, Registration,
-    configuration::{Rebuilt, Wanted, distrusting, rebuild},
-    crd::{conversion_patch, is_trusting},
-    registration::{ConfigurationNames, FailurePolicy, LabelRule, check, configurations},
+use crate::{
+    api::crds,
+    runtime::webhook::{
+        Host, Operation, Registration,
+        configuration::{Rebuilt, Wanted, distrusting, rebuild},
+        crd::{conversion_patch, is_trusting},
+        registration::{ConfigurationNames, FailurePolicy, LabelRule, check, configurations},
+    },
 };
 
 const POD: Registration = Registration {
@@ -224,4 +227,30 @@ fn a_crd_that_asks_for_no_webhook_gets_none() {
     assert!(is_trusting(&live, &world.wanted()));
     live["spec"].as_object_mut().unwrap().remove("conversion");
     assert_eq!(conversion_patch(&live, &world.wanted()), None);
+}
+
+#[test]
+fn a_crd_as_we_generate_it_lacks_only_the_bundle() {
+    let host = Host::service(crds::WEBHOOK_NAMESPACE, crds::WEBHOOK_SERVICE);
+    let world = World { host, ..World::serving(&[]) };
+    let mut converted = 0;
+    for crd in crds::crds() {
+        let mut applied = serde_json::to_value(crd).unwrap();
+        if applied["spec"]["conversion"]["strategy"] != "Webhook" {
+            continue;
+        }
+        converted += 1;
+        // The API server fills this in.
+        applied["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["port"] = json!(443);
+
+        let mut led = applied.clone();
+        let mut patch = conversion_patch(&applied, &world.wanted()).unwrap();
+        patch.as_object_mut().unwrap().remove("metadata");
+        json_patch::merge(&mut led, &patch);
+        let path = "/spec/conversion/webhook/clientConfig";
+        let bundle = led.pointer_mut(path).unwrap().as_object_mut().unwrap().remove("caBundle");
+        assert_eq!(bundle, Some(json!(ByteString(b"bundle".to_vec()))));
+        assert_eq!(led, applied);
+    }
+    assert_eq!(converted, 5);
 }
