@@ -1,6 +1,7 @@
 //! Schemas for what schemars cannot derive: raw JSON, references and durations.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
 
 /// An object of any shape whose fields are all kept.
 pub(crate) fn raw_object(_: &mut SchemaGenerator) -> Schema {
@@ -37,6 +38,19 @@ pub(crate) fn local_object_references(_: &mut SchemaGenerator) -> Schema {
         },
     })
 }
+
+/// One of the words of `T`, or nothing at all in quotes: `""` is how Go programs write that a word is absent.
+pub(crate) fn or_blank<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let schema = T::json_schema(generator);
+    let plain = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+    // A word with a description is an alternative of its own.
+    let described = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
+    let described = described.filter_map(|it| it.get("const"));
+    let words: Vec<&Value> = plain.chain(described).collect();
+    let blank = json!("");
+    json_schema!({ "type": "string", "enum": words.into_iter().chain([&blank]).collect::<Vec<_>>() })
+}
+
 /// A value of any type.
 pub(crate) fn any_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })

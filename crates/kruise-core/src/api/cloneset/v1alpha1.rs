@@ -101,6 +101,7 @@ pub struct CloneSetUpdateStrategy {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "blank_is_none"
     )]
+    #[schemars(schema_with = "schema::or_blank::<CloneSetUpdateStrategyType>")]
     pub type_: Option<CloneSetUpdateStrategyType>,
     /// How many pods keep the old revision, as a number or as a percentage of the replicas rounded up; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -104,6 +104,7 @@ pub struct CloneSetUpdateStrategy {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "blank_is_none"
     )]
+    #[schemars(schema_with = "schema::or_blank::<CloneSetUpdateStrategyType>")]
     pub type_: Option<CloneSetUpdateStrategyType>,
     /// Pace and manner of a rolling update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,6 +138,7 @@ pub struct RollingUpdateCloneSetStrategy {
     pub max_surge: Option<IntOrString>,
     /// How one pod is brought to the new revision; ReCreate if absent.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "blank_is_none")]
+    #[schemars(schema_with = "schema::or_blank::<CloneSetPodUpdatePolicy>")]
     pub pod_update_policy: Option<CloneSetPodUpdatePolicy>,
     /// Whether existing pods are left as they are for now. Scaling goes on.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -1,6 +1,7 @@
 //! What each kind looks like from outside: names, columns, subresources, conversion.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::json;
 
 use crate::api::crds;
 
@@ -75,4 +76,23 @@ fn a_column_reads_a_field_that_exists() {
             }
         }
     }
+}
+
+#[test]
+fn the_words_of_an_update_strategy_may_be_left_blank() {
+    let clonesets = crds().into_iter().find(|it| it.spec.names.kind == "CloneSet").unwrap();
+    let clonesets = serde_json::to_value(clonesets).unwrap();
+    let words = |version: usize, path: &[&str]| {
+        let mut schema = &clonesets["spec"]["versions"][version]["schema"]["openAPIV3Schema"];
+        for field in [&["spec", "updateStrategy"], path].concat() {
+            schema = &schema["properties"][field];
+        }
+        assert_eq!(schema["type"], "string");
+        schema["enum"].clone()
+    };
+    let alpha = json!(["ReCreate", "InPlaceIfPossible", "InPlaceOnly", "OnDelete", ""]);
+    assert_eq!(words(0, &["type"]), alpha);
+    assert_eq!(words(1, &["type"]), json!(["RollingUpdate", "OnDelete", ""]));
+    let policies = json!(["ReCreate", "InPlaceIfPossible", "InPlaceOnly", ""]);
+    assert_eq!(words(1, &["rollingUpdate", "podUpdatePolicy"]), policies);
 }
