@@ -1,6 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics` over plain HTTP.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, future, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -9,13 +9,20 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
-use tokio::net::TcpListener;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
 
+/// How long a check may take: a prober that hears nothing cannot tell which check was slow.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// One named check: `Ok`, or what is wrong in a few words.
-type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Named checks behind one address.
 #[derive(Clone, Default)]
@@ -25,20 +32,35 @@ impl Checks {
     /// The same checks and one more.
     #[must_use]
     pub fn with(
-        mut self,
+        self,
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.0.insert(name, Arc::new(check));
+        self.with_probe(name, move || future::ready(check()))
+    }
+
+    /// The same checks and one more that has to ask somebody, such as
+    /// [`webhook::Handle::check`](super::webhook::Handle::check).
+    #[must_use]
+    pub fn with_probe<F>(mut self, name: &'static str, check: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        self.0.insert(name, Arc::new(move || check().boxed()));
         self
     }
 
-    /// One line per check, and whether all of them hold.
-    fn run(&self) -> (StatusCode, String) {
+    /// One line per check, and whether all of them hold. They are asked together, so the slowest decides how long it
+    /// takes.
+    async fn run(&self) -> (StatusCode, String) {
+        let results = join_all(self.0.values().map(|check| async {
+            let late = || Err(format!("no answer within {CHECK_TIMEOUT:?}"));
+            timeout(CHECK_TIMEOUT, check()).await.unwrap_or_else(|_| late())
+        }));
         let mut code = StatusCode::OK;
         let mut text = String::from("[+] ping ok\n");
-        for (name, check) in &self.0 {
-            match check() {
+        for (name, result) in self.0.keys().zip(results.await) {
+            match result {
                 Ok(()) => text.push_str(&format!("[+] {name} ok\n")),
                 Err(reason) => {
                     code = StatusCode::INTERNAL_SERVER_ERROR;
@@ -60,8 +82,8 @@ impl fmt::Debug for Checks {
 /// Serves `/healthz` (is the process alive) and `/readyz` (should it get work).
 pub fn probes(health: Checks, ready: Checks) -> Router {
     Router::new()
-        .route("/healthz", get(async |State(it): State<(Checks, Checks)>| it.0.run()))
-        .route("/readyz", get(async |State(it): State<(Checks, Checks)>| it.1.run()))
+        .route("/healthz", get(async |State(it): State<(Checks, Checks)>| it.0.run().await))
+        .route("/readyz", get(async |State(it): State<(Checks, Checks)>| it.1.run().await))
         .with_state((health, ready))
 }
 
@@ -157,6 +179,17 @@ mod tests {
 
         token.cancel();
         server.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_hangs_is_named_and_the_others_are_still_told() {
+        let checks = Checks::default().with_probe("hangs", future::pending).with_probe("slow", || async {
+            tokio::time::sleep(CHECK_TIMEOUT / 2).await;
+            Ok(())
+        });
+        let (code, text) = checks.run().await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(text, "[+] ping ok\n[-] hangs failed: no answer within 5s\n[+] slow ok\nfailed\n");
     }
 
     #[test]

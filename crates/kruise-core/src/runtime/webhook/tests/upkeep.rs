@@ -15,7 +15,10 @@ use super::{
     fake_api::{CRDS, FakeApi, MUTATING, VALIDATING},
     replica::{CRD, PATIENCE, Replica, VALIDATE, ask, client_config, conversion, crd, install, review},
 };
-use crate::runtime::webhook::{Error, Event, Host, Server, Verdict, routes::Routes};
+use crate::runtime::{
+    health::{Checks, probes},
+    webhook::{Error, Event, Host, Server, Verdict, routes::Routes},
+};
 
 /// The paths of a server without its sockets.
 fn routes(review: impl Fn() -> Verdict + Send + Sync + 'static) -> Router {
@@ -205,4 +208,33 @@ fn a_server_that_was_told_too_little_does_not_start() {
     assert_eq!(missing(with_host().bind()), "a place for its certificate");
     assert_eq!(missing(with_host().directory("certs").bind()), "its own namespace");
     assert_eq!(missing(with_host().secret("ns", "name").bind()), "a clock");
+}
+
+#[tokio::test]
+async fn readiness_follows_the_server_as_a_probe_sees_it() {
+    let api = FakeApi::new();
+    install(&api);
+    let replica = Replica::start(&api, |it| it);
+    let handle = replica.handle.clone();
+    let ready = Checks::default().with_probe("webhook-ready", move || {
+        let handle = handle.clone();
+        async move { handle.check().await.map_err(|it| it.to_string()) }
+    });
+    let mut router = probes(Checks::default(), ready);
+    let mut readyz = async || {
+        let answer = router.call(Request::get("/readyz").body(Body::empty()).unwrap()).await.unwrap();
+        let (code, text) = (answer.status(), to_bytes(answer.into_body(), usize::MAX).await.unwrap());
+        (code, String::from_utf8(text.to_vec()).unwrap())
+    };
+
+    let (code, text) = readyz().await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
+    assert!(text.contains("[-] webhook-ready failed: the webhook server is not ready yet"), "{text}");
+    let replica = replica.ready().await;
+    let (code, text) = readyz().await;
+    assert_eq!((code, text.as_str()), (StatusCode::OK, "[+] ping ok\n[+] webhook-ready ok\nok\n"));
+    replica.stop().await;
+    let (code, text) = readyz().await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(text.contains("[-] webhook-ready failed: the webhook server does not answer"), "{text}");
 }
