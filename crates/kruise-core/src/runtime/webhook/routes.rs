@@ -13,7 +13,7 @@ use axum::{
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tracing::error;
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
     review::{self, AdmissionRequest},
     verdict::Verdict,
 };
+use crate::runtime::clock::Clock;
 
 /// An admission review carries an object twice, and etcd takes no object beyond 1.5 MiB.
 const REVIEW_LIMIT: usize = 7 * 1024 * 1024;
@@ -83,11 +84,11 @@ impl Routes {
         for (path, reviewer) in &self.reviews {
             let answering = (path.clone(), Arc::clone(reviewer), Arc::clone(&self.observer));
             let handler = post(move |body: Bytes| {
-                let (path, reviewer, observer) = answering.clone();
+                let ((path, reviewer, observer), clock) = (answering.clone(), Clock::system());
                 async move {
-                    let started = Instant::now();
+                    let started = clock.instant();
                     let (outcome, response) = answer(&reviewer, &body).await;
-                    observer(&Event::Answered { path: &path, outcome, elapsed: started.elapsed() });
+                    observer(&Event::Answered { path: &path, outcome, elapsed: clock.since(started) });
                     response
                 }
             });
@@ -96,11 +97,11 @@ impl Routes {
         if let Some(converter) = &self.converter {
             let answering = (Arc::clone(converter), Arc::clone(&self.observer));
             let handler = post(move |body: Bytes| {
-                let (converter, observer) = answering.clone();
+                let ((converter, observer), clock) = (answering.clone(), Clock::system());
                 async move {
-                    let started = Instant::now();
+                    let started = clock.instant();
                     let (outcome, response) = convert(converter, body).await;
-                    let elapsed = started.elapsed();
+                    let elapsed = clock.since(started);
                     observer(&Event::Answered { path: CONVERSION_PATH, outcome, elapsed });
                     response
                 }

@@ -3,7 +3,7 @@
 use std::{future::pending, time::Duration};
 
 use futures::{FutureExt, StreamExt};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -14,7 +14,10 @@ use super::{
     presenter::Presenter,
     routes::{Event, Observer},
 };
-use crate::backoff::Doubling;
+use crate::{
+    backoff::Doubling,
+    runtime::clock::{Clock, later},
+};
 
 /// How long a good state is left alone without any sign of a change.
 const RESYNC: Duration = Duration::from_secs(60);
@@ -42,8 +45,7 @@ pub(super) async fn run(
 ) -> Result<(), Error> {
     let mut upkeep = Upkeep { presenter, settle: pace.settle, waiting: None };
     let mut last = None;
-    let deadline = Instant::now() + pace.initialize_within;
-    let first = timeout_at(deadline, initialize(&mut keeper, &mut upkeep, observer, &mut last));
+    let first = timeout(pace.initialize_within, initialize(&mut keeper, &mut upkeep, observer, &mut last));
     let within = tokio::select! {
         first = first => first,
         () = token.cancelled() => return Ok(()),
@@ -140,14 +142,15 @@ impl Upkeep<'_> {
             self.waiting = None;
             return Ok(());
         }
+        let now = Clock::system().instant();
         match &self.waiting {
             Some((waiting, due)) if waiting.serves_like(&keys) => {
-                if *due <= Instant::now() {
+                if *due <= now {
                     self.presenter.adopt(&keys)?;
                     self.waiting = None;
                 }
             }
-            _ => self.waiting = Some((keys, Instant::now() + self.settle)),
+            _ => self.waiting = Some((keys, later(now, self.settle))),
         }
         Ok(())
     }
