@@ -45,7 +45,13 @@ impl Draft<'_> {
     /// A share goes down only with its demand, with the limit, or unused for long (BUD-7, BUD-12).
     fn keep_used_shares(&mut self) {
         let spec = self.world.spec;
+        // What a cluster that is not heard was granted cannot be taken back: it comes off first.
         let (mut unavailable_left, mut surge_left) = (spec.unavailable, spec.surge);
+        for place in self.live().filter(|it| self.lines[*it].reach == Reach::Frozen) {
+            let row = &self.ledger.rows[place];
+            unavailable_left = unavailable_left.saturating_sub(row.unavailable.grant);
+            surge_left = surge_left.saturating_sub(row.surge.grant);
+        }
         for place in self.in_order() {
             let idle = self.is_idle(place);
             let row = &self.ledger.rows[place];

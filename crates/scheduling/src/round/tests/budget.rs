@@ -213,3 +213,31 @@ fn pods_that_broke_under_a_larger_u_are_mended_under_a_smaller_one() {
     assert!(exposed > hub.spec.unavailable);
     assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
 }
+
+/// Correction of BUD-12: what a cluster that is not heard holds cannot be taken back, so the others give theirs up.
+#[test]
+fn a_lower_u_is_withdrawn_beside_a_holder_that_is_not_heard() {
+    let mut hub = releasing(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [1, 1]);
+    // The share of the second cluster is in use.
+    hub.report(1, |it| {
+        (it.available, it.updated, it.updated_available, it.at_stable) = (2, 1, 0, 2);
+    });
+    hub.spec.unavailable = 1;
+    hub.set(0, State::Offline);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [1, 0]);
+}
+
+#[test]
+fn a_lower_s_is_withdrawn_beside_a_holder_that_is_not_heard() {
+    let mut hub = releasing(0);
+    hub.spec.surge = 2;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.surge), [1, 1]);
+    hub.spec.surge = 1;
+    hub.set(0, State::Offline);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.surge), [1, 0]);
+}
