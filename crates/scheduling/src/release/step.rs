@@ -184,19 +184,20 @@ pub fn next(release: &Release, view: &View<'_>) -> Step {
     if step.gate_failed(view) {
         return step;
     }
+    let mut admitted: Vec<bool> = view.clusters.iter().map(|it| it.admitted).collect();
     // A wave whose clusters have nothing due passes in the same step as the one before it.
-    while step.advance(view) {}
+    while step.advance(view, &mut admitted) {}
     step
 }
 
 impl Step {
     /// One wave's progress; true when the next wave may be looked at at once.
-    fn advance(&mut self, view: &View<'_>) -> bool {
+    fn advance(&mut self, view: &View<'_>, admitted: &mut [bool]) -> bool {
         if self.release.stage == Stage::Waiting && !self.start(view) {
             return false;
         }
         let wave = self.release.wave;
-        self.admit_by_order(view);
+        self.admit_by_order(view, admitted);
         let last = wave + 1 == self.release.waves.len();
         let members = || view.clusters.iter().filter(|it| wave_of(it, &self.release) <= wave);
         let undone = members().filter(|it| !(it.admitted && it.is_done())).count() as u32;
@@ -264,7 +265,7 @@ impl Step {
     }
 
     /// REL-4: so many at a time, by order and name; clusters that joined an earlier wave come with it (REL-6).
-    fn admit_by_order(&mut self, view: &View<'_>) {
+    fn admit_by_order(&mut self, view: &View<'_>, admitted: &mut [bool]) {
         let open = self.release.wave;
         for wave in 0..=open {
             let mut members: Vec<usize> = (0..view.clusters.len())
@@ -281,7 +282,8 @@ impl Step {
                 if free == 0 {
                     break;
                 }
-                if !view.clusters[it].admitted && !self.admit.contains(&it) {
+                if !admitted[it] {
+                    admitted[it] = true;
                     self.admit.push(it);
                     free -= 1;
                 }
