@@ -1,7 +1,8 @@
 //! A model of the whole fleet, run through thousands of random schedules of edits and faults.
 //!
-//! `FLEET_SEED=17 cargo test -p scheduling --test fleet` replays one seed, `FLEET_CASES=100000` runs more of them,
-//! `FLEET_TRACE=1` prints every step.
+//! `FLEET_SEED=17 cargo test -p scheduling --test fleet` replays one seed, `FLEET_CASES=100000` runs more of them (never
+//! fewer than a test's own number), `FLEET_QUICK_CASES=300` runs so few that only a developer is served, `FLEET_TRACE=1`
+//! prints every step.
 
 mod arithmetic;
 mod check;
@@ -21,9 +22,22 @@ use fleet::{Broken, Forgotten, Variant};
 use run::run;
 use setting::{Setting, Theme, setting};
 
-/// How many cases a property runs: its own number, or what the environment says.
+/// How many cases a property runs: its own number or a larger one, unless a developer asks for a quick look.
 fn cases(default: u64) -> u64 {
-    std::env::var("FLEET_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+    let asked = |name: &str| std::env::var(name).ok().and_then(|it| it.parse().ok());
+    cases_of(default, asked("FLEET_CASES"), asked("FLEET_QUICK_CASES"))
+}
+
+fn cases_of(default: u64, asked: Option<u64>, quick: Option<u64>) -> u64 {
+    quick.unwrap_or(default.max(asked.unwrap_or(0)))
+}
+
+#[test]
+fn the_number_of_cases_is_lowered_only_on_purpose() {
+    assert_eq!(cases_of(10, None, None), 10);
+    assert_eq!(cases_of(10, Some(3), None), 10);
+    assert_eq!(cases_of(10, Some(30), None), 30);
+    assert_eq!(cases_of(10, Some(30), Some(2)), 2);
 }
 
 fn seeds(default: u64) -> std::ops::Range<u64> {
