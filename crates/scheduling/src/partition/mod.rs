@@ -211,8 +211,14 @@ impl std::error::Error for Error {}
 
 /// Divides the updated pods of one object.
 pub fn plan(request: &Request) -> Result<Answer, Error> {
+    plan_kept(request, numbers::partition(request.partition, request.population))
+}
+
+/// Divides the updated pods of one object of which `kept` stay old, whatever the request's own partition says. Over a
+/// fleet that number may be larger than a partition can be written.
+pub fn plan_kept(request: &Request, kept: u64) -> Result<Answer, Error> {
     check(request)?;
-    let kept = numbers::partition(request.partition, request.population);
+    let kept = kept.min(request.population);
     let due = request.population - kept;
     if request.release == Release::Over {
         return Ok(at_rest(request, kept, due));

@@ -159,6 +159,11 @@ impl Release {
         matches!(self.stage, Stage::Rolling | Stage::Soaking)
     }
 
+    /// Whether the last wave is over, gate, soak and approvals included, and nothing stands still.
+    pub fn is_over(&self) -> bool {
+        self.paused.is_none() && self.stage == Stage::Over && self.wave + 1 >= self.waves.len()
+    }
+
     /// Records an approval.
     pub fn approve(&mut self, approved: Approved) {
         if !self.approvals.contains(&approved) {

@@ -63,7 +63,10 @@ pub(super) enum Reach {
 impl<'a> Draft<'a> {
     pub(super) fn new(world: &'a World<'a>, ledger: &Ledger) -> Self {
         let mut by_rank: Vec<usize> = (0..world.clusters.len()).collect();
-        by_rank.sort_unstable_by_key(|it| (world.clusters[*it].candidate.rank, *it));
+        by_rank.sort_unstable_by_key(|it| {
+            let candidate = &world.clusters[*it].candidate;
+            (candidate.rank, &candidate.name)
+        });
         Self {
             world,
             ledger: ledger.clone(),

@@ -40,6 +40,8 @@ impl Draft<'_> {
                     State::Offline
                 }
                 Reach::Away => State::Lost,
+                // Taken back already: it keeps what it was granted, and gets no more before it is ready (FO-6).
+                _ if cluster.candidate.state == State::Returning => State::Cordoned,
                 _ => cluster.candidate.state,
             };
             Candidate { state, current: line.before, ..cluster.candidate.clone() }
@@ -125,6 +127,9 @@ impl Draft<'_> {
             }
             let mut overdue = line.starting.saturating_sub(falls(line)).min(line.goal);
             for &other in heard.iter().filter(|it| **it != place) {
+                if overdue == 0 {
+                    break;
+                }
                 let spared = falls(&self.lines[other]).min(overdue);
                 self.lines[other].goal += spared;
                 self.lines[place].goal -= spared;

@@ -22,6 +22,8 @@ pub use reason::{Condition, Decision, Holder, Why};
 pub use slots::{SlotCluster, SlotReach, SlotReport, SlotRow, plan_slots};
 pub use world::{Cluster, Ledger, OnReturn, Population, Rules, Spec, UnknownCountsAs, World};
 
+use std::fmt;
+
 use crate::ledger::Share;
 use draft::Draft;
 
@@ -44,21 +46,41 @@ pub struct Plan {
     pub conditions: Vec<Condition>,
 }
 
-/// Plans one round. The clusters of `world` and the rows of `ledger` are the same, in the same order.
-pub fn plan(world: &World<'_>, ledger: &Ledger) -> Plan {
-    debug_assert!(
-        world.clusters.iter().map(|it| &it.candidate.name).eq(ledger.rows.iter().map(|it| &it.cluster))
-    );
+/// The rows of a ledger are not those of the clusters to plan for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The first place at which they differ.
+    pub place: usize,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "row {} of the ledger is not of the cluster at that place", self.place)
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// Plans one round. The clusters of `world` and the rows of `ledger` must be the same, in the same order.
+pub fn plan(world: &World<'_>, ledger: &Ledger) -> Result<Plan, Mismatch> {
+    let same = |place: &usize| {
+        let name = world.clusters.get(*place).map(|it| &it.candidate.name);
+        name == ledger.rows.get(*place).map(|it| &it.cluster)
+    };
+    let places = world.clusters.len().max(ledger.rows.len());
+    if let Some(place) = (0..places).find(|it| !same(it)) {
+        return Err(Mismatch { place });
+    }
     let mut draft = Draft::new(world, ledger);
     draft.note_losses();
     draft.take_back_returned();
     draft.follow_the_template();
     draft.set_goals();
-    draft.end_release();
     draft.step_waves();
+    draft.end_release();
     draft.move_replicas();
     draft.split_updated();
     draft.work_out_demand();
     draft.share_out_budgets();
-    draft.finish()
+    Ok(draft.finish())
 }

@@ -13,7 +13,7 @@ impl Draft<'_> {
     pub(super) fn note_losses(&mut self) {
         let elapsed = self.world.elapsed;
         let mut lost = self.ledger.rows.iter().filter(|it| it.lost).count() as u32;
-        for place in 0..self.world.clusters.len() {
+        for place in self.by_rank.clone() {
             let cluster = &self.world.clusters[place];
             let row = &mut self.ledger.rows[place];
             if cluster.candidate.state == State::Lost && !row.lost && lost < self.world.rules.max_lost {
@@ -55,6 +55,7 @@ impl Draft<'_> {
             line.least_move = share.replicas;
             line.replicas = share.replicas;
             line.starting = self.ledger.rows[place].moving;
+            (line.unavailable, line.surge) = (share.unavailable, share.surge);
             if self.world.rules.on_return == OnReturn::Failback {
                 self.ledger.rebalance.ask();
             }

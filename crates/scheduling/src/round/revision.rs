@@ -4,7 +4,7 @@ use super::{
     reason::{Condition, Why},
 };
 use crate::{
-    numbers::{IntOrPercent, Pace},
+    numbers::Pace,
     partition::{self, Admission, Cluster, Link, Release, Request, Rollback, Room},
     reason::Share,
 };
@@ -21,7 +21,7 @@ impl Draft<'_> {
             }
             return;
         }
-        match partition::plan(&self.partition_request()) {
+        match partition::plan_kept(&self.partition_request(), self.partition()) {
             Ok(answer) => self.grant_updated(&answer),
             // Numbers beyond all limits were refused by the split already: everything stays as it is.
             Err(_) => self.keep_updated(),
@@ -56,7 +56,7 @@ impl Draft<'_> {
         };
         Request {
             population: self.population,
-            partition: Some(IntOrPercent::Int(u32::try_from(self.partition()).unwrap_or(u32::MAX))),
+            partition: None,
             release: Release::Underway,
             // What is due does not change with a pause, or waves would pass while nothing is updated.
             pace: Pace::Rolling,

@@ -96,7 +96,7 @@ pub fn plan_slots(
         .sum();
     let mut spare = i64::from(parallelism) - exposed;
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|it| (clusters[*it].rank, *it));
+    order.sort_unstable_by_key(|it| (clusters[*it].rank, &rows[*it].cluster));
     let (mut shrinking, mut growing) = (Vec::new(), Vec::new());
     for place in order {
         if clusters[place].reach != SlotReach::Heard {

@@ -32,8 +32,12 @@ impl Draft<'_> {
         self.ledger.release = with_waves.then(|| Release::begin(new, self.world.waves));
     }
 
-    /// Declares the target stable once every cluster runs it (REV-13).
+    /// Declares the target stable once every cluster runs it (REV-13) and the last wave has passed its gate, soak and
+    /// approvals.
     pub(super) fn end_release(&mut self) {
+        if self.ledger.release.as_ref().is_some_and(|it| !it.is_over()) {
+            return;
+        }
         if !self.ledger.is_releasing() || self.partition() > 0 || self.live().next().is_none() {
             return;
         }
@@ -51,6 +55,9 @@ impl Draft<'_> {
         if finished && granted + self.unplaced == self.population {
             self.ledger.stable = target;
             self.ledger.release = None;
+            for row in &mut self.ledger.rows {
+                row.admitted = true;
+            }
             self.decide_for_all(Why::Released(target));
         }
     }

@@ -204,7 +204,7 @@ impl Fleet {
             clusters: &self.clusters,
             elapsed: self.elapsed,
         };
-        let plan = plan(&world, &self.ledger);
+        let plan = plan(&world, &self.ledger).map_err(|it| Broken(it.to_string()))?;
         self.elapsed = 0;
         self.unplaced = plan.unplaced;
         self.check.homeless = plan.homeless;
@@ -303,8 +303,16 @@ impl Fleet {
         match () {
             () if !self.members[index].online && self.given_up[index] => State::Lost,
             () if !self.members[index].online => State::Offline,
+            () if self.is_returning(index) => State::Returning,
             () => self.flags[index],
         }
+    }
+
+    /// From when a lost cluster is heard again until it has acknowledged the first plan of its new epoch.
+    fn is_returning(&self, index: usize) -> bool {
+        let row = &self.ledger.rows[index];
+        let adopted = row.epoch > 0 && row.report.is_some_and(|it| it.epoch == row.epoch);
+        self.flags[index] == State::Ready && row.epoch > 0 && (row.lost || !adopted)
     }
 
     pub(crate) fn is_lost(&self, index: usize) -> bool {

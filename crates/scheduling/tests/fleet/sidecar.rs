@@ -229,7 +229,7 @@ impl Sides {
             clusters: &clusters,
             elapsed: 1,
         };
-        let plan = plan(&world, &self.ledger);
+        let plan = plan(&world, &self.ledger).expect("one row per cluster");
         self.saved = plan.ledger.clone();
         self.ledger = plan.ledger;
         for (place, share) in plan.writes {

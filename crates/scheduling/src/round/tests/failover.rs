@@ -99,3 +99,24 @@ fn a_lost_cluster_frees_its_share_of_u_and_keeps_its_updated_pods_as_fo_9_says()
     assert_eq!(hub.ledger.rows[0].updated.exposure, 1);
     assert!(hub.ledger.rows[1..].iter().all(|it| it.updated.exposure == 0));
 }
+
+#[test]
+fn a_cluster_that_is_still_returning_keeps_what_it_was_granted_as_fo_6_says() {
+    let mut hub = Hub::at_rest(3, 3);
+    let before = hub.obedient(0);
+    hub.set(0, State::Lost);
+    hub.round();
+    // It is back before the others have made a single replacement.
+    hub.set(0, State::Returning);
+    hub.number += 1;
+    let report = Report { number: hub.number, known_epoch: 1, ..before };
+    hub.ledger.rows[0].take(report, Revision(1));
+    hub.settle();
+    let replicas = hub.shares(|it| it.replicas);
+    assert_eq!(replicas.iter().sum::<u32>(), 9);
+    assert!(replicas[0] > 0, "{replicas:?}");
+    let kept = replicas[0];
+    hub.spec.replicas = 12;
+    hub.settle();
+    assert_eq!(hub.share(0).replicas, kept);
+}

@@ -23,6 +23,7 @@ use crate::{
 struct Hub {
     spec: Spec,
     rules: Rules,
+    mode: Mode,
     waves: Vec<Wave>,
     clusters: Vec<Cluster>,
     ledger: Ledger,
@@ -72,6 +73,7 @@ impl Hub {
                 on_return: OnReturn::Keep,
                 partition_rollback: false,
             },
+            mode: Mode::Divided,
             waves: Vec::new(),
             clusters: Vec::new(),
             ledger: Ledger::new(Revision(1)),
@@ -99,20 +101,23 @@ impl Hub {
         });
     }
 
-    /// One round, all of whose writes arrive.
-    fn round(&mut self) -> Plan {
-        let world = World {
+    fn world(&self) -> World<'_> {
+        World {
             spec: self.spec,
             rules: self.rules,
-            mode: Mode::Divided,
+            mode: self.mode,
             when_short: WhenShort::Hold,
             spread: &[],
             waves: &self.waves,
             pre_pull: None,
             clusters: &self.clusters,
             elapsed: self.elapsed,
-        };
-        let plan = plan(&world, &self.ledger);
+        }
+    }
+
+    /// One round, all of whose writes arrive.
+    fn round(&mut self) -> Plan {
+        let plan = plan(&self.world(), &self.ledger).unwrap();
         self.ledger = plan.ledger.clone();
         for (place, share) in &plan.writes {
             self.clusters[*place].dispatched = share.seq;
@@ -248,4 +253,59 @@ fn huge_numbers_give_right_sums_and_absurd_ones_change_nothing() {
     let plan = hub.round();
     assert!(words(&plan.conditions).contains("above the limit"));
     assert_eq!(hub.shares(|it| it.replicas), before);
+}
+
+#[test]
+fn rows_that_are_not_of_the_clusters_are_refused() {
+    let mut hub = Hub::at_rest(3, 2);
+    hub.ledger.rows.swap(1, 2);
+    assert_eq!(plan(&hub.world(), &hub.ledger), Err(super::Mismatch { place: 1 }));
+    hub.ledger.rows.swap(1, 2);
+    hub.ledger.rows.pop();
+    assert_eq!(plan(&hub.world(), &hub.ledger), Err(super::Mismatch { place: 2 }));
+}
+
+/// The same fleet with its clusters in another order.
+fn turned(hub: &Hub, by: usize) -> Hub {
+    let mut other = Hub { clusters: hub.clusters.clone(), ledger: hub.ledger.clone(), ..Hub::empty(0) };
+    (other.spec, other.rules, other.waves) = (hub.spec, hub.rules, hub.waves.clone());
+    (other.elapsed, other.number) = (hub.elapsed, hub.number);
+    other.clusters.rotate_left(by);
+    other.ledger.rows.rotate_left(by);
+    other
+}
+
+#[test]
+fn the_order_of_the_clusters_changes_no_plan() {
+    let steps: [fn(&mut Hub); 8] = [
+        |hub| hub.spec.replicas = 13,
+        |hub| hub.spec.target = Revision(2),
+        |hub| hub.spec.partition = 7,
+        |hub| (hub.spec.unavailable, hub.spec.surge) = (3, 2),
+        |hub| hub.spec.replicas = 6,
+        |hub| hub.rules.max_lost = 1,
+        |hub| hub.spec.unavailable = 1,
+        |hub| hub.spec.partition = 0,
+    ];
+    for by in 1..5 {
+        let mut hub = Hub::empty(5);
+        for cluster in &mut hub.clusters {
+            cluster.candidate.rank = 7;
+        }
+        for step in steps {
+            step(&mut hub);
+            for turn in 0..3 {
+                let mut other = turned(&hub, by);
+                other.round();
+                hub.round();
+                other.ledger.rows.rotate_right(by);
+                assert_eq!(other.ledger, hub.ledger);
+                if turn == 1 {
+                    hub.report_old(0);
+                } else {
+                    hub.obey_all();
+                }
+            }
+        }
+    }
 }

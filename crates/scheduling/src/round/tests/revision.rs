@@ -179,3 +179,22 @@ fn a_pause_stops_updates_but_added_pods_follow_the_partition() {
     assert_eq!(hub.shares(|it| it.replicas), [4, 4]);
     assert_eq!(hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 }), [1, 1]);
 }
+
+#[test]
+fn a_partition_of_more_pods_than_32_bits_count_is_exact() {
+    let mut hub = Hub::empty(5_000);
+    hub.mode = Mode::Duplicated;
+    hub.spec.replicas = 1_000_000;
+    hub.round();
+    hub.obey_all();
+    hub.spec.target = Revision(2);
+    let updated = |hub: &Hub| -> u64 {
+        let rows = hub.ledger.rows.iter().filter(|it| it.share.body == Revision(2));
+        rows.map(|it| u64::from(it.share.updated)).sum()
+    };
+    for kept in [5_000_000_000, u64::from(u32::MAX) + 1, u64::from(u32::MAX)] {
+        hub.spec.partition = kept;
+        let plan = hub.round();
+        assert_eq!((plan.population, updated(&hub)), (5_000_000_000, 5_000_000_000 - kept));
+    }
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::release::{Gate, OnFailure, Paused};
+use crate::release::{Approval, Approved, Gate, OnFailure, Paused};
 
 fn waves(hub: &mut Hub, of: &[usize]) {
     hub.waves = vec![Wave::named("canary"), Wave::named("rest")];
@@ -140,4 +140,65 @@ fn broken_pods_of_a_later_wave_hold_an_earlier_one_until_they_are_ignored_as_rel
     }
     hub.round();
     assert_eq!(hub.share(0).unavailable, 1);
+}
+
+/// Correction of REV-13: the last wave counts too.
+#[test]
+fn a_release_is_not_over_before_the_soak_and_the_approval_of_its_last_wave() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.waves = vec![Wave { soak: 600, approval: Approval::After, ..Wave::named("canary") }];
+    hub.spec.target = Revision(2);
+    hub.spec.unavailable = 6;
+    for _ in 0..4 {
+        hub.round();
+        hub.obey_all();
+    }
+    assert_eq!(hub.ledger.stable, Revision(1));
+    hub.elapsed = 600;
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("approval needed after wave canary"));
+    hub.elapsed = 0;
+    if let Some(release) = &mut hub.ledger.release {
+        release.approve(Approved { wave: "canary".to_owned(), target: Revision(2) });
+    }
+    hub.settle();
+    assert_eq!((hub.ledger.stable, hub.ledger.release.is_none()), (Revision(2), true));
+}
+
+/// Correction of REV-13: a gate that fails in the last wave rolls back, however many pods are updated.
+#[test]
+fn a_gate_that_fails_in_the_last_wave_still_rolls_back() {
+    let mut hub = Hub::at_rest(2, 3);
+    let gate = Gate { max_failing_pods: 0, on_failure: OnFailure::Rollback, ..Gate::default() };
+    hub.waves = vec![Wave { gate, ..Wave::named("all") }];
+    hub.spec.target = Revision(2);
+    hub.spec.unavailable = 6;
+    hub.round();
+    for index in 0..2 {
+        hub.report(index, |it| (it.available, it.updated_available, it.failing) = (0, 0, 3));
+    }
+    hub.round();
+    assert_eq!((hub.ledger.stable, hub.ledger.target), (Revision(1), Revision(1)));
+    assert_eq!(hub.ledger.rolled_back, Some(Revision(2)));
+}
+
+#[test]
+fn a_paused_release_is_not_over_though_every_pod_is_updated() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.waves = vec![Wave::named("all")];
+    hub.spec.target = Revision(2);
+    hub.spec.unavailable = 6;
+    hub.round();
+    if let Some(release) = &mut hub.ledger.release {
+        release.paused = Some(Paused::ByOperator);
+    }
+    hub.obey_all();
+    hub.round();
+    hub.round();
+    assert_eq!(hub.ledger.stable, Revision(1));
+    if let Some(release) = &mut hub.ledger.release {
+        release.resume();
+    }
+    hub.settle();
+    assert_eq!(hub.ledger.stable, Revision(2));
 }
