@@ -131,6 +131,10 @@ pub enum ReportRefused {
     UnknownPlan,
     /// Its counts contradict each other.
     Contradiction,
+    /// It knows an epoch its cluster never was in.
+    UnknownEpoch,
+    /// Its incarnation or number is so large that none could follow.
+    AbsurdNumber,
     /// It shows more pods than this cluster was ever granted.
     TooManyPods,
 }
@@ -140,6 +144,8 @@ impl fmt::Display for ReportRefused {
         f.write_str(match self {
             Self::UnknownPlan => "the report names a plan that was never written",
             Self::Contradiction => "the counts of the report contradict each other",
+            Self::UnknownEpoch => "the report knows an epoch that was never given",
+            Self::AbsurdNumber => "the number of the report leaves no room for another",
             Self::TooManyPods => "the report shows more pods than were ever granted",
         })
     }

@@ -1,5 +1,5 @@
-use super::{Column, Report, Revision, Taken};
-use crate::names::ClusterName;
+use super::{Column, Report, ReportRefused, Revision, Taken};
+use crate::{names::ClusterName, numbers::MAX_REPLICAS};
 
 /// One cluster's share as it is written into its Assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -128,9 +128,14 @@ impl Row {
         self.share.seq > 0 && self.share.body == target
     }
 
-    /// Pods of `target` the last report shows.
+    /// Pods of `target` the last report shows. A lost cluster cannot claim more than it was ever granted.
     pub fn reported_updated(&self, target: Revision) -> u32 {
-        self.report.map_or(0, |it| if it.body == target { it.updated } else { 0 })
+        let reported = self.report.map_or(0, |it| if it.body == target { it.updated } else { 0 });
+        if self.lost {
+            reported.min(self.replicas.exposure.saturating_add(self.surge.exposure))
+        } else {
+            reported
+        }
     }
 
     /// Replicas the last report shows to be missing: never more than there may be.
@@ -159,15 +164,7 @@ impl Row {
         if self.report.is_some_and(|it| (report.incarnation, report.number) <= (it.incarnation, it.number)) {
             return Taken::NotNewer;
         }
-        // A lost cluster may have been declared stopped before its last words of the old epoch arrived; counted pods
-        // are nobody's grant.
-        let granted = u64::from(self.replicas.exposure) + u64::from(self.surge.exposure);
-        let (pods, replicas) = if self.lost || self.counted || report.epoch < self.epoch {
-            (u64::from(u32::MAX), u32::MAX)
-        } else {
-            (granted, self.replicas.exposure)
-        };
-        if let Err(why) = report.check(pods, replicas, &self.share) {
+        if let Err(why) = self.check(&report) {
             return Taken::Refused(why);
         }
         self.report = Some(report);
@@ -181,6 +178,31 @@ impl Row {
         }
         self.acknowledge(&report, target);
         Taken::Acknowledged
+    }
+
+    /// Whether a report can be true (SEC-5).
+    fn check(&self, report: &Report) -> Result<(), ReportRefused> {
+        // The epoch is the hub's to raise.
+        if report.known_epoch > self.epoch || report.epoch > self.epoch {
+            return Err(ReportRefused::UnknownEpoch);
+        }
+        let last = self.report.map_or((0, 0), |it| (it.incarnation, it.number));
+        let (incarnations, numbers) =
+            (report.incarnation.saturating_sub(last.0), report.number.saturating_sub(last.1));
+        // Close to the end nothing newer could ever follow, and the cluster would have silenced itself.
+        if incarnations > u64::MAX / 2 || numbers > u64::MAX / 2 {
+            return Err(ReportRefused::AbsurdNumber);
+        }
+        // A lost cluster may have been declared stopped before its last words of the old epoch arrived; counted pods
+        // are nobody's grant. Only what any cluster may have bounds those.
+        let free = self.lost || self.counted || report.epoch < self.epoch;
+        if free && report.pods.max(report.replicas) > MAX_REPLICAS {
+            return Err(ReportRefused::TooManyPods);
+        }
+        let granted = u64::from(self.replicas.exposure) + u64::from(self.surge.exposure);
+        let (pods, replicas) =
+            if free { (u64::from(MAX_REPLICAS), MAX_REPLICAS) } else { (granted, self.replicas.exposure) };
+        report.check(pods, replicas, &self.share)
     }
 
     fn acknowledge(&mut self, report: &Report, target: Revision) {

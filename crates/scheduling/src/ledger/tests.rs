@@ -71,6 +71,7 @@ fn a_report_of_an_older_plan_or_before_its_observation_frees_nothing_as_proto_4_
     let before = exposures(&row);
     assert_eq!(row.take(report(1, 1), NEW), Taken::Noted);
     assert_eq!(row.take(Report { observed: false, ..report(2, 2) }, NEW), Taken::Noted);
+    row.epoch = 1;
     assert_eq!(row.take(Report { known_epoch: 1, ..report(3, 2) }, NEW), Taken::Noted);
     assert_eq!(exposures(&row), before);
 }
@@ -139,4 +140,47 @@ fn a_lost_cluster_frees_its_unavailable_pods_and_holds_the_rest_as_fo_9_says() {
     assert_eq!(row.epoch, 1);
     // Whatever it says, nothing is acknowledged before it is taken back.
     assert_eq!(row.take(report(1, 1), NEW), Taken::Noted);
+}
+
+#[test]
+fn reports_that_no_grant_bounds_are_bounded_all_the_same_as_sec_5_says() {
+    let absurd = |number| Report {
+        replicas: 1_000_001,
+        pods: 1_000_001,
+        available: 1_000_001,
+        ..Report { updated: 1_000_001, updated_available: 0, at_stable: 0, ..report(number, 1) }
+    };
+    let mut lost = row();
+    lost.lose();
+    let mut counted = Row::counted(ClusterName::from("eu-1"));
+    counted.write(share(0, 2, 1, 0), NEW, 0);
+    let mut old_epoch = row();
+    old_epoch.epoch = 1;
+    for row in [&mut lost, &mut counted, &mut old_epoch] {
+        assert_eq!(row.take(absurd(1), NEW), Taken::Refused(ReportRefused::TooManyPods));
+    }
+}
+
+#[test]
+fn a_lost_cluster_claims_no_more_updated_pods_than_it_could_have_as_sec_5_says() {
+    let mut row = row();
+    row.lose();
+    let many = Report { pods: 900, available: 900, updated: 900, at_stable: 0, ..report(1, 1) };
+    assert_eq!(row.take(many, NEW), Taken::Noted);
+    assert_eq!(row.reported_updated(NEW), 5);
+}
+
+#[test]
+fn epochs_and_numbers_nobody_gave_are_refused_as_sec_5_says() {
+    let mut row = row();
+    row.take(report(1, 1), NEW);
+    let refused = [
+        (Report { known_epoch: 1, ..report(2, 1) }, ReportRefused::UnknownEpoch),
+        (Report { epoch: 1, known_epoch: 1, ..report(2, 1) }, ReportRefused::UnknownEpoch),
+        (report(u64::MAX, 1), ReportRefused::AbsurdNumber),
+        (Report { incarnation: u64::MAX, ..report(2, 1) }, ReportRefused::AbsurdNumber),
+    ];
+    for (absurd, why) in refused {
+        assert_eq!(row.take(absurd, NEW), Taken::Refused(why), "{absurd:?}");
+    }
 }

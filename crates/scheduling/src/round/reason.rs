@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{ledger::Revision, names::ClusterName, reason, release, split};
+use crate::{ledger::Revision, names::ClusterName, partition, reason, release, split};
 
 /// Something a round decided, and for which cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +120,8 @@ pub enum Condition {
     Division(reason::Condition),
     /// The request makes no sense: everything stays as it is.
     Refused(split::Error),
+    /// The updated pods cannot be divided: they stay as they are.
+    PartitionRefused(partition::Error),
     /// A cluster cannot be emptied yet.
     DrainHeld {
         /// The cluster.
@@ -152,6 +154,7 @@ impl fmt::Display for Condition {
             }
             Self::Division(condition) => condition.fmt(f),
             Self::Refused(error) => error.fmt(f),
+            Self::PartitionRefused(error) => error.fmt(f),
             Self::DrainHeld { cluster, replicas } => {
                 write!(f, "{cluster} keeps {replicas} replicas until they are available elsewhere")
             }

@@ -23,8 +23,10 @@ impl Draft<'_> {
         }
         match partition::plan_kept(&self.partition_request(), self.partition()) {
             Ok(answer) => self.grant_updated(&answer),
-            // Numbers beyond all limits were refused by the split already: everything stays as it is.
-            Err(_) => self.keep_updated(),
+            Err(error) => {
+                self.conditions.push(Condition::PartitionRefused(error));
+                self.keep_updated();
+            }
         }
     }
 
@@ -153,8 +155,8 @@ impl Draft<'_> {
     }
 
     fn keep_updated(&mut self) {
-        for line in &mut self.lines {
-            line.kept_old = line.replicas - line.updated.min(line.replicas);
+        for (line, row) in self.lines.iter_mut().zip(&self.ledger.rows) {
+            line.kept_old = line.replicas.saturating_sub(row.share.updated);
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct SlotCluster {
     pub rank: u64,
     /// Whether it is heard.
     pub reach: SlotReach,
-    /// Nodes to serve, where no report tells.
+    /// Nodes there are to serve; a report may only tell of fewer.
     pub nodes: u32,
 }
 
@@ -127,7 +127,8 @@ fn puller(cluster: &SlotCluster, row: &SlotRow) -> Puller {
     Puller {
         name: row.cluster.clone(),
         rank: cluster.rank,
-        nodes_left: row.report.map_or(cluster.nodes, |it| it.left),
+        // A report cannot draw slots for nodes that are not there.
+        nodes_left: row.report.map_or(cluster.nodes, |it| it.left.min(cluster.nodes)),
         granted: row.slots.grant,
         slots: match cluster.reach {
             SlotReach::Heard => Slots::Free,

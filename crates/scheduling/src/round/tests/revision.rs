@@ -198,3 +198,20 @@ fn a_partition_of_more_pods_than_32_bits_count_is_exact() {
         assert_eq!((plan.population, updated(&hub)), (5_000_000_000, 5_000_000_000 - kept));
     }
 }
+
+#[test]
+fn a_partition_that_cannot_be_divided_is_told_and_changes_nothing() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 3;
+    // A row that was damaged in store.
+    hub.ledger.rows[0].replicas = crate::ledger::Column { grant: 2_000_000, exposure: 2_000_000 };
+    hub.set(0, State::Offline);
+    for _ in 0..3 {
+        let plan = hub.round();
+        assert!(plan.conditions.iter().any(|it| matches!(it, Condition::PartitionRefused(_))), "{plan:?}");
+        let share = hub.share(1);
+        assert_eq!((share.body, share.updated), (Revision(1), share.replicas));
+        hub.obey(1);
+    }
+}

@@ -58,3 +58,13 @@ fn a_slot_of_an_offline_cluster_stays_held_until_it_is_lost_as_ipj_1_says() {
     let (rows, _) = plan_slots(1, &clusters, &rows);
     assert_eq!(rows[1].slots.grant, 1);
 }
+
+#[test]
+fn a_report_of_more_nodes_than_there_are_draws_no_slots() {
+    let clusters = clusters(&[2, 2]);
+    let (mut rows, _) = plan_slots(2, &clusters, &rows(2));
+    let boast = report(&rows[0], 1, 1, u32::MAX);
+    rows[0].take(boast);
+    let (rows, _) = plan_slots(4, &clusters, &rows);
+    assert_eq!(rows.iter().map(|it| it.slots.grant).collect::<Vec<_>>(), [2, 2]);
+}
