@@ -1,5 +1,7 @@
 //! What must hold after every single step of a run (section 28).
 
+use std::collections::BTreeMap;
+
 use scheduling::round::{Ledger, Rules, Spec};
 
 use crate::{fleet::Broken, member::Member};
@@ -10,6 +12,12 @@ pub(crate) struct Check {
     /// Pods of the target.
     updated: u64,
     target: u64,
+    /// G at the last step.
+    asked: u64,
+    /// Pods of earlier targets there could be, by the ledger at the last step.
+    kept: BTreeMap<u64, u64>,
+    /// Whether more pods than G may stay updated: G fell, or the target was there before.
+    pub(crate) may_be_over: bool,
     /// Replicas granted.
     replicas: u64,
     /// Pods above them.
@@ -37,6 +45,9 @@ impl Check {
         Self {
             updated: NO_LIMIT,
             target: spec.target.0,
+            asked: NO_LIMIT,
+            kept: BTreeMap::new(),
+            may_be_over: false,
             replicas: u64::from(spec.replicas + rules.move_surge),
             surge: u64::from(spec.surge),
             down: u64::from(spec.unavailable),
@@ -89,14 +100,20 @@ impl Check {
     /// Updated pods, lost clusters included, never above G. A pod on its way out, whose successor is there already, is
     /// not counted: one cluster makes that successor too.
     fn canary(&mut self, spec: &Spec, ledger: &Ledger, members: &[Member]) -> Result<(), Broken> {
-        if self.target != ledger.target.0 {
-            self.target = ledger.target.0;
-            self.updated = NO_LIMIT;
-        }
         let limited = ledger.target != ledger.stable && spec.partition > 0 && ledger.rolled_back.is_none();
         let asked = if limited { u64::from(spec.replicas).saturating_sub(spec.partition) } else { NO_LIMIT };
+        if self.target != ledger.target.0 {
+            self.target = ledger.target.0;
+            // What a round grants in one go with a new target gives it no right to more: only what could be there before.
+            self.updated = self.kept.get(&self.target).copied().unwrap_or(0);
+            self.may_be_over = self.updated > asked;
+        } else if asked < self.asked {
+            self.may_be_over = true;
+        }
+        self.asked = asked;
         let exposed = ledger.rows.iter().map(|it| u64::from(it.updated.exposure)).sum();
         self.updated = asked.max(self.updated.min(exposed));
+        self.kept = kept_per_target(ledger);
         let updated: u64 = members.iter().map(|it| u64::from(it.staying(ledger.target))).sum();
         if limited && updated > self.updated {
             return Err(Broken(format!("updated {updated} > {} (G = {asked})", self.updated)));
@@ -173,6 +190,15 @@ impl Check {
         }
         Ok(())
     }
+}
+
+/// Pods of each superseded target that could be there.
+fn kept_per_target(ledger: &Ledger) -> BTreeMap<u64, u64> {
+    let mut kept = BTreeMap::new();
+    for past in ledger.rows.iter().flat_map(|it| &it.past) {
+        *kept.entry(past.revision.0).or_insert(0) += u64::from(past.exposure);
+    }
+    kept
 }
 
 /// Nothing a member does goes beyond what the ledger believes possible: the invariant all sums rest on.

@@ -3,7 +3,7 @@
 use scheduling::{
     ledger::{Report, Revision, Share, Taken},
     release::{Decision, Wave},
-    round::{Cluster, Ledger, Rules, Spec, Why, World, plan},
+    round::{Cluster, Ledger, Plan, Rules, Spec, Why, World, plan},
     split::{Mode, Spread, State, WhenShort},
 };
 
@@ -14,6 +14,8 @@ use crate::{check::Check, dice::Dice, member::Member, setting::Setting};
 pub(crate) enum Variant {
     /// The rules as they are.
     Sound,
+    /// The first round of a target gives it to every pod of the clusters it admits.
+    Floods,
     /// What a shrink of this column frees is used again before the member has acknowledged it.
     Forgets(Forgotten),
 }
@@ -204,7 +206,10 @@ impl Fleet {
             clusters: &self.clusters,
             elapsed: self.elapsed,
         };
-        let plan = plan(&world, &self.ledger).map_err(|it| Broken(it.to_string()))?;
+        let mut plan = plan(&world, &self.ledger).map_err(|it| Broken(it.to_string()))?;
+        if self.variant == Variant::Floods && plan.ledger.target != self.ledger.target {
+            flood(&mut plan);
+        }
         self.elapsed = 0;
         self.unplaced = plan.unplaced;
         self.check.homeless = plan.homeless;
@@ -317,5 +322,21 @@ impl Fleet {
 
     pub(crate) fn is_lost(&self, index: usize) -> bool {
         self.ledger.rows[index].lost
+    }
+}
+
+/// Grants the target to every pod of the admitted clusters, and lets them update all at once.
+fn flood(plan: &mut Plan) {
+    let target = plan.ledger.target;
+    for (place, row) in plan.ledger.rows.iter_mut().enumerate() {
+        if row.lost || !row.admitted || row.share.seq == 0 {
+            continue;
+        }
+        let replicas = row.share.replicas;
+        let all =
+            Share { body: target, updated: replicas, unavailable: replicas, paused: false, ..row.share };
+        row.write(all, target, row.moving);
+        plan.writes.retain(|it| it.0 != place);
+        plan.writes.push((place, row.share));
     }
 }

@@ -177,6 +177,17 @@ fn surge_used_before_its_acknowledgement_is_caught() {
     assert!(caught(Forgotten::Surge, "alive") > 0);
 }
 
+/// The first round of a target must be seen as well as any later one.
+#[test]
+fn a_first_round_that_updates_everything_is_caught() {
+    let variant = Variant::Floods;
+    let caught = (0..400)
+        .filter_map(|seed| run(seed, &Setting { variant, ..setting(seed, Theme::Canary) }).err())
+        .filter(|why| why.0.contains("updated"))
+        .count();
+    assert!(caught > 0);
+}
+
 #[test]
 fn pulls_used_before_their_acknowledgement_are_caught() {
     assert!((0..400).any(|seed| pulls::run(seed, true).is_err()));

@@ -84,18 +84,17 @@ fn is_emptied(fleet: &Fleet, index: usize) -> bool {
     !leaves || fleet.unplaced > 0 || fleet.members[index].share.replicas == 0
 }
 
-/// As many pods of the target as asked for; more only where the partition was raised.
+/// As many pods of the target as asked for; more only where the partition was raised or replicas were taken away.
 fn is_exact(fleet: &Fleet) -> bool {
     let ledger = &fleet.ledger;
     if ledger.target == ledger.stable {
         return true;
     }
     let updated: u32 = fleet.members.iter().map(|it| it.of(ledger.target)).sum();
-    let due: u32 = ledger.rows.iter().filter_map(|it| it.due).sum();
     let asked = (u64::from(fleet.spec.replicas) - fleet.spec.partition) as u32;
     let all: u32 = fleet.members.iter().map(|it| it.pods.len() as u32).sum();
     let asked = asked.min(all);
-    updated == asked || (updated > asked && due >= asked && !fleet.rules.partition_rollback)
+    updated == asked || (updated > asked && fleet.check.may_be_over && !fleet.rules.partition_rollback)
 }
 
 pub(crate) fn describe(fleet: &Fleet) -> String {

@@ -46,6 +46,10 @@ struct Sides {
     faults: bool,
     /// Pods that may be down on purpose.
     limit: u64,
+    /// The largest G a round of the present target went by.
+    most_asked: u64,
+    /// Pods that came with the present target.
+    born: u64,
     writes: u64,
 }
 
@@ -61,13 +65,13 @@ pub(crate) fn run(seed: u64) -> Result<(), Broken> {
         side.online = true;
     }
     fleet.spec.paused = false;
-    let mut quiet = 0;
+    let (mut quiet, mut writes) = (0, fleet.writes);
     for turn in 0..8_000 {
         fleet.step()?;
         if turn % 20 == 19 {
-            let writes = fleet.writes;
-            quiet = if fleet.is_exact() { quiet + 1 } else { 0 };
-            if quiet > 10 && fleet.writes == writes {
+            quiet = if fleet.is_exact() && fleet.writes == writes { quiet + 1 } else { 0 };
+            writes = fleet.writes;
+            if quiet > 10 {
                 return Ok(());
             }
         }
@@ -107,6 +111,8 @@ impl Sides {
             written: vec![Vec::new(); clusters],
             faults: true,
             limit: u64::from(spec.unavailable),
+            most_asked: 0,
+            born: 0,
             writes: 0,
             spec,
             dice,
@@ -120,6 +126,7 @@ impl Sides {
             2..6 => self.come_and_go(index),
             6 if self.ledger.target == self.ledger.stable => {
                 self.spec.target = Revision(self.spec.target.0 + 1);
+                (self.most_asked, self.born) = (0, 0);
                 self.repartition();
             }
             7 => self.repartition(),
@@ -142,6 +149,7 @@ impl Sides {
         let side = &mut self.sides[index];
         if self.dice.permille(600) {
             let revision = if side.exists { side.share.body } else { Revision(1) };
+            self.born += u64::from(revision == self.spec.target);
             side.pods.push(Pod { revision, available: true, ours: false });
         } else if !side.pods.is_empty() {
             side.pods.swap_remove(self.dice.below(side.pods.len()));
@@ -203,6 +211,7 @@ impl Sides {
         let matched: u64 =
             self.ledger.rows.iter().filter_map(|it| it.report).map(|it| u64::from(it.pods)).sum();
         self.spec.partition = self.partition(matched);
+        self.most_asked = self.most_asked.max(matched - self.spec.partition);
         let clusters: Vec<Cluster> = (0..self.sides.len())
             .map(|it| {
                 let mut candidate = Candidate::new(format!("c{it}"), it as u64);
@@ -255,8 +264,8 @@ impl Sides {
         let updated = pods().filter(|it| it.revision == self.ledger.target).count() as u64;
         let asked = matched - self.partition(matched);
         // Pods that were made with the new sidecar, or updated before the partition was raised, stay new.
-        let over = self.ledger.rows.iter().filter_map(|it| it.due).map(u64::from).sum::<u64>() >= updated;
-        let exact = self.ledger.target == self.ledger.stable || updated == asked || (updated > asked && over);
+        let over = updated > asked && updated <= self.most_asked + self.born;
+        let exact = self.ledger.target == self.ledger.stable || updated == asked || over;
         self.ledger.target == self.spec.target && exact && pods().all(|it| it.available)
     }
 }
