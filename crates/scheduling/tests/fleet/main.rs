@@ -181,7 +181,7 @@ fn surge_used_before_its_acknowledgement_is_caught() {
 #[test]
 fn a_first_round_that_updates_everything_is_caught() {
     let variant = Variant::Floods;
-    let caught = (0..400)
+    let caught = (0..6000)
         .filter_map(|seed| run(seed, &Setting { variant, ..setting(seed, Theme::Canary) }).err())
         .filter(|why| why.0.contains("updated"))
         .count();
