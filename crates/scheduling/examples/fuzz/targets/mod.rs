@@ -2,6 +2,7 @@
 
 mod numbers;
 mod partition;
+mod rounds;
 mod shares;
 mod split;
 mod webster;
@@ -22,6 +23,10 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "webster", run: webster::fill_any },
     Target { name: "numbers", run: numbers::parse_any },
     Target { name: "shares", run: shares::share_any },
+    Target { name: "plan", run: rounds::plan_any },
+    Target { name: "reports", run: rounds::take_any },
+    Target { name: "release", run: rounds::step_any },
+    Target { name: "slots", run: rounds::slots_any },
 ];
 
 /// An endless stream of bytes (xorshift64*), the same for the same seed and iteration.
