@@ -4,15 +4,13 @@ pub(crate) struct Dice(u64);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x1234_5678_9abc_def1))
+        // Mixed, or neighbouring seeds would walk through one and the same sequence, a step apart.
+        Self(mix(seed.wrapping_add(0x1234_5678_9abc_def1)))
     }
 
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut it = self.0;
-        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        it ^ (it >> 31)
+        mix(self.0)
     }
 
     /// 0 up to, not including, `end`.
@@ -33,4 +31,16 @@ impl Dice {
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
+}
+
+fn mix(mut it: u64) -> u64 {
+    it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    it ^ (it >> 31)
+}
+
+#[test]
+fn neighbouring_seeds_share_no_sequence() {
+    let words = |seed| (0..100).scan(Dice::new(seed), |dice, _| Some(dice.next())).collect::<Vec<u64>>();
+    assert!(words(1).iter().all(|it| !words(2).contains(it)));
 }
