@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub enum Ends {
     /// When standard input does.
     WithInput,
-    /// When standard input ends before [`KEEP`] came; after that, never.
+    /// When standard input ends before it was told to keep the cluster; after that, never.
     WhenAsked,
 }
 
