@@ -63,6 +63,11 @@ impl Report {
         }
     }
 
+    /// Pods there may be of `revision`: of one the report does not echo, all that are of neither it does.
+    pub fn most_of(&self, revision: Revision) -> u32 {
+        if revision == self.body || revision == self.stable { self.of(revision) } else { self.neither() }
+    }
+
     /// Pods of neither the body's nor the stable revision.
     pub fn neither(&self) -> u32 {
         if self.body == self.stable {

@@ -211,7 +211,8 @@ impl Row {
         self.unavailable.acknowledge(report.unavailable().max(u32::from(may_delete)));
         self.surge.acknowledge(report.pods.saturating_sub(self.replicas.grant));
         self.replicas.acknowledge(report.pods.saturating_sub(self.surge.grant));
-        self.updated.acknowledge(if report.body == target { report.updated } else { 0 });
+        // A target that came back may have left pods here that a withheld body does not name.
+        self.updated.acknowledge(report.most_of(target));
         let moving = self.moving.min(self.replicas.grant.saturating_sub(report.available));
         if moving < self.moving {
             self.moving_for = 0;
@@ -219,12 +220,7 @@ impl Row {
         self.moving = moving;
         // Pods of an earlier target are now among the echoed revisions or among those of neither.
         for past in &mut self.past {
-            let most = if past.revision == report.body || past.revision == report.stable {
-                report.of(past.revision)
-            } else {
-                report.neither()
-            };
-            past.exposure = past.exposure.min(most);
+            past.exposure = past.exposure.min(report.most_of(past.revision));
         }
         self.past.retain(|it| it.exposure > 0);
     }

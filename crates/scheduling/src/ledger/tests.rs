@@ -133,6 +133,30 @@ fn updated_exposure_is_kept_per_target_as_rev_10_says() {
 }
 
 #[test]
+fn a_withheld_cluster_keeps_the_exposure_of_pods_of_a_target_that_came_back_as_rev_10_says() {
+    let mut row = row();
+    row.take(report(1, 1), NEW);
+    // Back to the stable revision, and to the target again, before any pod was sent back.
+    row.retarget(NEW, OLD);
+    let seq = row.share.seq;
+    row.write(Share { seq, body: OLD, ..share(4, 4, 0, 0) }, OLD, 0);
+    row.retarget(OLD, NEW);
+    assert_eq!(row.updated, Column { grant: 0, exposure: 2 });
+    // The report names the stable body only: the two pods of the target are among those of neither revision.
+    let withheld = |number, at_stable| Report {
+        body: OLD,
+        updated: at_stable,
+        updated_available: at_stable,
+        at_stable,
+        ..report(number, 2)
+    };
+    assert_eq!(row.take(withheld(2, 2), NEW), Taken::Acknowledged);
+    assert_eq!(row.updated.exposure, 2);
+    assert_eq!(row.take(withheld(3, 4), NEW), Taken::Acknowledged);
+    assert_eq!(row.updated.exposure, 0);
+}
+
+#[test]
 fn a_lost_cluster_frees_its_unavailable_pods_and_holds_the_rest_as_fo_9_says() {
     let mut row = row();
     row.lose();
