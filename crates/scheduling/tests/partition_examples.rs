@@ -187,6 +187,16 @@ fn rev_15_broken_old_pods_come_first_while_the_budget_is_used_up() {
 }
 
 #[test]
+fn rev_15_mends_on_top_of_what_is_updated_also_with_partition_rollback() {
+    let mut clusters = clusters(&[4, 3, 3]);
+    (clusters[2].updated, clusters[2].broken_old) = (1, 1);
+    let request = Request { room: Room::Held, rollback: Rollback::On, ..request("8", clusters) };
+    let answer = plan(&request).unwrap();
+    assert_eq!(updated(&answer), [0, 0, 2]);
+    assert_eq!(answer.rows[2].why, Share::Mends(1));
+}
+
+#[test]
 fn rel_2_waves_to_come_hold_their_part_back_and_nothing_is_missing() {
     let mut clusters = clusters(&[4, 3, 3]);
     for it in &mut clusters[1..] {

@@ -82,18 +82,27 @@ fn slot(request: &Request, place: usize, it: &Cluster) -> Slot {
 fn floor(request: &Request, it: &Cluster) -> u32 {
     match request.rollback {
         Rollback::On => 0,
-        Rollback::Off => it.updated.saturating_sub(it.previous.saturating_sub(it.replicas)).min(it.replicas),
+        Rollback::Off => staying(it),
     }
 }
 
-/// Gives units to admitted clusters with broken old pods, one per pod, wave by wave in order of rank.
+fn staying(it: &Cluster) -> u32 {
+    it.updated.saturating_sub(it.previous.saturating_sub(it.replicas)).min(it.replicas)
+}
+
+/// Gives units to admitted clusters with broken old pods, one per pod, wave by wave in order of rank. They come on top
+/// of the pods that are updated already, also where those are no floor: a unit one of them uses mends nothing.
 pub(super) fn mend_first(request: &Request, slots: &mut [Slot], mut left: u64) -> u64 {
     for slot in slots.iter_mut().filter(|it| !it.is_frozen) {
-        let broken = u64::from(request.clusters[slot.place].broken_old);
-        let more = slot.part.room().min(broken).min(left) as u32;
-        slot.part.at += more;
-        slot.mends = more;
-        left -= u64::from(more);
+        let cluster = &request.clusters[slot.place];
+        if cluster.broken_old == 0 {
+            continue;
+        }
+        let used = u64::from(staying(cluster).saturating_sub(slot.part.at));
+        let more = slot.part.room().min(used + u64::from(cluster.broken_old)).min(left);
+        slot.part.at += more as u32;
+        slot.mends = more.saturating_sub(used) as u32;
+        left -= more;
     }
     left
 }

@@ -74,7 +74,7 @@ impl Draft<'_> {
     }
 
     /// Replicas that are between clusters: granted nowhere, or not yet available where they are granted.
-    fn hole(&self) -> i64 {
+    pub(super) fn hole(&self) -> i64 {
         let settled: i64 = self.live().map(|it| self.lines[it].settled()).sum();
         (self.population as i64 - self.homeless() as i64 - settled).max(0)
     }

@@ -68,16 +68,10 @@ impl Draft<'_> {
         }
     }
 
-    /// REV-15: whether pods that are down, or may be taken down, use up the budget.
+    /// REV-15: whether BUD-3(b) leaves no room: what is down, may be taken down, or is between clusters.
     fn budget_is_held(&self) -> bool {
-        let held: u64 = self
-            .live()
-            .map(|it| {
-                let row = &self.ledger.rows[it];
-                u64::from(row.unavailable.exposure.max(row.reported_unavailable()))
-            })
-            .sum();
-        held >= u64::from(self.world.spec.unavailable)
+        let held: i64 = self.live().map(|it| self.held(it)).sum();
+        held + self.hole() >= i64::from(self.world.spec.unavailable)
     }
 
     /// Pods of the target a cluster out of reach may have (REV-9). Of matched pods it cannot have more than it matches.

@@ -215,3 +215,16 @@ fn a_partition_that_cannot_be_divided_is_told_and_changes_nothing() {
         hub.obey(1);
     }
 }
+
+#[test]
+fn a_broken_replica_of_a_move_comes_first_where_the_hole_uses_up_the_budget_as_rev_15_says() {
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.spec.unavailable, hub.spec.partition) = (2, 5);
+    hub.report(1, |it| (it.available, it.updated_available) = (2, 2));
+    // The one pod that is down was started by growth, and has been counted as taken down since: as both it uses up U.
+    hub.ledger.rows[1].moving = 1;
+    hub.ledger.rows[1].unavailable.exposure = 1;
+    hub.spec.target = Revision(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.body.0 as u32), [1, 2]);
+}
