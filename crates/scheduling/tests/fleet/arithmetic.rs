@@ -94,3 +94,22 @@ fn surge(
         (surge, surge.min(update_old))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use scheduling::ledger::Share;
+
+    use crate::member::Member;
+
+    #[test]
+    fn a_shrink_takes_growth_off_the_account_before_a_failure_without_a_pod() {
+        let mut member = Member::new(false, false, false);
+        member.apply(&Share { seq: 1, replicas: 3, updated: 3, ..Share::default() });
+        member.reconcile();
+        member.pods[0].available = true;
+        assert_eq!(member.growing(), 2);
+        member.hurt(0, true);
+        member.apply(&Share { seq: 2, replicas: 2, updated: 2, ..Share::default() });
+        assert_eq!(member.growing(), 1);
+    }
+}

@@ -137,14 +137,23 @@ impl Member {
             return;
         }
         let ours = self.taken_down();
+        let failed = self.missing.failure;
+        let growing = self.growing().saturating_sub(self.share.replicas.saturating_sub(share.replicas));
         self.exists = true;
-        self.missing.growth += share.replicas.saturating_sub(self.share.replicas);
+        let before = self.share.replicas;
+        self.missing.growth += share.replicas.saturating_sub(before);
         self.share = *share;
         self.observed = false;
         for pod in self.pods.iter_mut().filter(|it| it.id == share.named) {
             pod.marked = true;
         }
         self.square_missing();
+        // A shrink takes back growth first (MOVE-6): what failed and has no pod is still missing by its failure.
+        for _ in self.missing.failure..failed {
+            if share.replicas < before && self.growing() > growing {
+                self.rename(Cause::Growth, Cause::Failure);
+            }
+        }
         // A surge pod that becomes a replica leaves the pod it stood in for as the one that is starting.
         while self.taken_down() > ours {
             self.rename(Cause::Update, Cause::Growth);
