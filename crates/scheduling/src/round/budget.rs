@@ -16,6 +16,8 @@ struct Sums {
     deepest: i64,
     /// Sum of what is granted after this round.
     granted: i64,
+    /// Sum of that beyond what is starting anyway, and h_B.
+    granted_deep: i64,
     /// Sum of exposures.
     exposed: i64,
     /// Sum of exposures beyond what is starting anyway, and h_B.
@@ -34,6 +36,8 @@ impl Draft<'_> {
         let mut sums = self.sums(hole);
         self.withdraw_idle(&sums);
         sums.granted = self.live().map(|it| i64::from(self.lines[it].unavailable)).sum();
+        sums.granted_deep = self.live().map(|it| self.deep(it, self.lines[it].unavailable)).sum::<i64>()
+            + self.ledger.move_hole as i64;
         let stopped = self.ledger.release.as_ref().is_some_and(|it| it.paused.is_some());
         if !stopped {
             self.grow_unavailable(&mut sums);
@@ -94,6 +98,7 @@ impl Draft<'_> {
             limit: i64::from(spec.unavailable),
             deepest: i64::from(spec.unavailable.max(rules.move_unavailable)),
             granted: 0,
+            granted_deep: 0,
             exposed: self.live().map(|it| i64::from(self.ledger.rows[it].unavailable.exposure)).sum(),
             deep: self.live().map(|it| self.deep(it, self.ledger.rows[it].unavailable.exposure)).sum::<i64>()
                 + self.ledger.move_hole as i64,
@@ -211,14 +216,14 @@ impl Draft<'_> {
         let exposure = i64::from(row.unavailable.exposure.max(line.unavailable));
         let (spare, deep) = (sums.limit - sums.exposed, sums.deepest - sums.deep);
         // What its exposure counts anyway may be granted again, as long as grants alone keep the limit: after U was
-        // lowered, pods that broke under the old one could else never be mended.
-        let again = exposure.min(sums.limit - sums.granted + i64::from(line.unavailable));
-        let more = if spare < 0 || deep < 0 {
-            0
-        } else {
-            let starting = i64::from(line.starting.min(line.replicas));
-            (exposure + spare).min(exposure.max(starting) + deep)
-        };
+        // lowered, pods that broke under the old one could else never be mended. With h_B they keep max(U, B) as well:
+        // growth taken back no longer stands for the pod its share took down.
+        let starting = i64::from(line.starting.min(line.replicas));
+        let again = exposure
+            .min(sums.limit - sums.granted + i64::from(line.unavailable))
+            .min(starting + self.deep(place, line.unavailable) + sums.deepest - sums.granted_deep);
+        let more =
+            if spare < 0 || deep < 0 { 0 } else { (exposure + spare).min(exposure.max(starting) + deep) };
         // Pods that are down already cost nothing (BUD-4), but may be well again when the plan arrives: (a) holds.
         let free = i64::from(row.reported_unavailable());
         let room = sums.limit - sums.down;
@@ -241,6 +246,7 @@ impl Draft<'_> {
         let before = self.ledger.rows[place].unavailable.exposure.max(self.lines[place].unavailable);
         let after = before.max(share);
         sums.granted += i64::from(share - self.lines[place].unavailable);
+        sums.granted_deep += self.deep(place, share) - self.deep(place, self.lines[place].unavailable);
         sums.exposed += i64::from(after - before);
         sums.deep += self.deep(place, after) - self.deep(place, before);
         sums.down += down.max(i64::from(after)) - down.max(i64::from(before));

@@ -241,3 +241,21 @@ fn a_lower_s_is_withdrawn_beside_a_holder_that_is_not_heard() {
     hub.round();
     assert_eq!(hub.shares(|it| it.surge), [1, 0]);
 }
+
+/// A shrink-first move has left a hole of one, its receiver's replica is down by a share, and is taken back. The share
+/// may not be granted again: it would take down a pod that nothing stands for any more, two below N with U = B = 1.
+#[test]
+fn a_share_is_not_granted_again_beside_the_hole_of_a_move_whose_growth_is_taken_back() {
+    let mut hub = Hub::at_rest(2, 2);
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 1);
+    hub.report(0, |it| (it.available, it.updated_available) = (1, 1));
+    hub.ledger.move_hole = 1;
+    hub.ledger.rows[0].moving = 1;
+    hub.ledger.rows[0].unavailable.exposure = 1;
+    hub.clusters[0].candidate.max = Some(1);
+    hub.spec.target = Revision(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [1, 2]);
+    assert_eq!(hub.ledger.move_hole, 1);
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
+}
