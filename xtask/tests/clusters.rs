@@ -49,7 +49,7 @@ fn a_cluster_that_lives_with_a_process_ends_when_that_is_killed() -> Result<()> 
 #[test]
 fn ctrl_c_during_the_start_leaves_nothing() -> Result<()> {
     let lab = Lab::new("interrupt")?;
-    let mut starting = Command::new(env!("CARGO_BIN_EXE_xtask"))
+    let mut starting = support::interruptible()
         .args(["lab-hold", &lab.name])
         .stdin(Stdio::null())
         .stderr(Stdio::null())

@@ -41,7 +41,7 @@ fn a_node_dies_with_its_keeper_and_the_next_command_removes_the_rest() -> Result
 #[test]
 fn ctrl_c_while_a_cluster_starts_leaves_nothing_of_its_node() -> Result<()> {
     let lab = Lab::new("interrupt")?;
-    let mut starting = Command::new(env!("CARGO_BIN_EXE_xtask"))
+    let mut starting = support::interruptible()
         .args(["cluster", "up", &lab.name, "--nodes", "1"])
         .stdin(Stdio::null())
         .stderr(Stdio::null())

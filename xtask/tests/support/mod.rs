@@ -149,6 +149,13 @@ fn names(folder: &Path) -> Result<BTreeSet<String>> {
     Ok(entries.filter_map(|it| it.ok()?.file_name().into_string().ok()).collect())
 }
 
+/// Our program, with an ear for Ctrl-C: what a shell starts in the background may have been told to ignore it.
+pub(crate) fn interruptible() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_xtask")]);
+    command
+}
+
 #[expect(clippy::disallowed_methods, reason = "real processes take real time")]
 pub(crate) fn eventually(what: &str, mut ask: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
