@@ -1,0 +1,1 @@
+//! What is let in: reviews as functions over values.

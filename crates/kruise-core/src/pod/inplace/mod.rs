@@ -1,0 +1,1 @@
+//! Changing a running pod in place.

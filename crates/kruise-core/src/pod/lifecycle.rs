@@ -1,0 +1,1 @@
+//! Lifecycle states and the hooks that hold a pod back.

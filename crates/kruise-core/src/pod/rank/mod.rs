@@ -1,0 +1,1 @@
+//! Which pod comes first: when some must go, and when some are updated.

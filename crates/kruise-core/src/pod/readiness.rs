@@ -1,0 +1,1 @@
+//! Conditions that keep a pod out of rotation.

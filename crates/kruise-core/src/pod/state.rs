@@ -1,0 +1,1 @@
+//! What a pod is: active, ready, available, at which revision.

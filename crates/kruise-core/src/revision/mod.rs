@@ -1,0 +1,1 @@
+//! History of templates: ControllerRevisions, byte for byte as OpenKruise writes them.
