@@ -1,1 +1,3 @@
 //! One folder per controller: observe, plan, apply, status.
+
+pub mod cloneset;

@@ -1,0 +1,4 @@
+//! CloneSet: interchangeable pods.
+
+pub mod plan;
+pub mod status;
