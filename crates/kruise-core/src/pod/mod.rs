@@ -13,3 +13,6 @@ pub mod patch;
 pub mod rank;
 pub mod readiness;
 pub mod state;
+
+#[cfg(test)]
+pub(crate) mod sample;

@@ -80,13 +80,13 @@ pub struct VolumeLite {
     /// Its name in the pod.
     pub name: String,
     /// The claim it comes from.
-    pub persistent_volume_claim: Option<ClaimLite>,
+    pub persistent_volume_claim: Option<ClaimSourceLite>,
 }
 
 /// A volume's claim.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ClaimLite {
+pub struct ClaimSourceLite {
     /// The name of the PersistentVolumeClaim.
     pub claim_name: String,
 }
