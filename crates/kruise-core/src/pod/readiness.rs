@@ -117,6 +117,17 @@ pub(crate) fn turn_false(pod: &PodLite, kind: &str, details: Value, now: Timesta
     patch(conditions)
 }
 
+/// Turns one gate true, with neither reason nor message.
+pub(crate) fn turn_true(kind: &str, now: Timestamp) -> PodPatch {
+    patch(vec![json!({
+        "type": kind,
+        "status": "True",
+        "reason": null,
+        "message": null,
+        "lastTransitionTime": rfc3339(now),
+    })])
+}
+
 /// A time as Kubernetes writes it: UTC, whole seconds.
 pub(crate) fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

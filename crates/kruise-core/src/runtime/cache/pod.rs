@@ -112,6 +112,8 @@ pub struct PodStatusLite {
     pub pod_ip: Option<String>,
     /// When kubelet accepted it.
     pub start_time: Option<Time>,
+    /// The generation of the pod that this status is about; kubelets before 1.34 do not tell.
+    pub observed_generation: Option<i64>,
 }
 
 /// A condition.
