@@ -1,9 +1,9 @@
 //! Changing a running pod in place.
 //!
 //! [`spec`] says whether two revisions differ only in what can change under a running pod, and in what exactly.
-//! [`update`] begins the change, [`refresh`] carries it on (grace period, one batch of containers after the other) and
-//! puts the pod back into rotation, [`is_complete`] says when it is done. In between everything stands in annotations
-//! of the pod ([`state`]), in the form that OpenKruise writes, so either can finish what the other began.
+//! [`update()`] begins the change, [`refresh()`] carries it on (grace period, one batch of containers after the other)
+//! and puts the pod back into rotation, [`is_complete`] says when it is done. In between everything stands in
+//! annotations of the pod ([`state`]), in the form that OpenKruise writes, so either can finish what the other began.
 //!
 //! Each step is at most three patches, in an order in which a crash between two of them loses nothing: the pod leaves
 //! rotation first, then containers are resized, and only the last one, which changes images and labels, also records

@@ -309,7 +309,7 @@ proptest! {
             if world.send_some(&step.patches, if looks < 100 { dies_after } else { 9 }) {
                 check_batches(&world, &before)?;
             }
-            // A second look at the same world finds nothing to do, unless the step was cut short.
+            // Nothing happens until then.
             if let (true, Some(wait)) = (step.patches.is_empty(), step.look_again) {
                 world.seconds += i64::try_from(wait.as_secs()).unwrap();
             }

@@ -1,11 +1,14 @@
 //! A pod as JSON, and what the API server makes of our patches.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     pod::{
-        inplace::{Context, UpdateState},
+        inplace::{Context, Start, UpdateSpec, UpdateState, update},
+        lifecycle::State,
         patch::{Part, PodPatch},
     },
     runtime::cache::pod::PodLite,
@@ -83,6 +86,37 @@ pub(super) fn condition(pod: &Value, kind: &str) -> Value {
 pub(super) fn image(pod: &Value, name: &str) -> String {
     let containers = pod["spec"]["containers"].as_array().unwrap();
     containers.iter().find(|it| it["name"] == name).unwrap()["image"].as_str().unwrap().to_owned()
+}
+
+/// An update of images.
+pub(super) fn images(images: &[(&str, &str)]) -> UpdateSpec {
+    UpdateSpec {
+        revision: "set-new".into(),
+        container_images: images.iter().map(|(name, image)| ((*name).into(), (*image).into())).collect(),
+        ..UpdateSpec::default()
+    }
+}
+
+pub(super) fn begin(pod: &Value, spec: &UpdateSpec, ctx: &Context) -> Vec<PodPatch> {
+    let labels = BTreeMap::from([
+        ("controller-revision-hash".to_owned(), "set-new".to_owned()),
+        ("pod-template-hash".to_owned(), "new".to_owned()),
+    ]);
+    update(&read(pod), spec, &Start { labels: &labels, state: Some(State::Updating) }, ctx)
+}
+
+pub(super) fn started(pod: &mut Value, spec: &UpdateSpec) {
+    let patches = begin(pod, spec, &at(0));
+    send(pod, &patches);
+}
+
+/// The container runs its new image and is ready.
+pub(super) fn run(pod: &mut Value, index: usize) {
+    let image = pod["spec"]["containers"][index]["image"].as_str().unwrap().to_owned();
+    let status = &mut pod["status"]["containerStatuses"][index];
+    status["image"] = json!(image);
+    status["imageID"] = json!(format!("id:{image}"));
+    status["ready"] = json!(true);
 }
 
 /// Sends patches, checking that each stays in its part of the pod.
