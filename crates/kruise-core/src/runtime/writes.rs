@@ -47,8 +47,13 @@ impl<K: Cached> Writer<K> {
 
     /// Creates the object `body`, whose name the plan has chosen. If it exists and is ours already, that is a success.
     pub async fn create(&self, on: On<'_>, key: &Key, body: &Value) -> Result<Arc<K>, Error> {
+        self.create_text(on, key, body.to_string()).await
+    }
+
+    /// Creates like [`Writer::create`] from JSON that has to arrive byte for byte.
+    pub async fn create_text(&self, on: On<'_>, key: &Key, body: String) -> Result<Arc<K>, Error> {
         let request = || {
-            let bytes = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
+            let bytes = body.into_bytes();
             self.request(key).create(&PostParams::default(), bytes).map_err(kube::Error::BuildRequest)
         };
         let created = call(on.call, async { self.client.request::<K>(request()?).await }).await;

@@ -1,12 +1,12 @@
 //! Watch caches: what the API server has told us, with our own writes laid over it.
 //!
 //! One cache holds one kind, is fed by one watch, and is shared by every controller that reads the kind. `store` is
-//! the state, `watch` feeds it, `index` finds objects by owner, [`pod`] and [`claim`] are the light
-//! types for pods and volume claims.
+//! the state, `watch` feeds it, `index` finds objects by owner; [`pod`], [`claim`] and [`revision`] are light types.
 
 pub mod claim;
 mod index;
 pub mod pod;
+pub mod revision;
 pub(crate) mod store;
 mod watch;
 
