@@ -1,5 +1,6 @@
 //! CloneSet: interchangeable pods.
 
 pub mod plan;
+pub mod predownload;
 pub mod status;
 pub mod wake;
