@@ -1,3 +1,5 @@
 //! One folder per controller: observe, plan, apply, status.
 
 pub mod cloneset;
+
+mod pods;

@@ -157,6 +157,11 @@ impl<K: Cached> Writer<K> {
         }
     }
 
+    /// Reads one object from the server itself. The cache learns of it.
+    pub async fn read(&self, on: On<'_>, key: &Key) -> Result<Arc<K>, Error> {
+        self.look_up(on, key).await.map(|it| self.cache.wrote(it))
+    }
+
     async fn look_up(&self, on: On<'_>, key: &Key) -> Result<K, Error> {
         let request =
             || self.request(key).get(&key.name, &Default::default()).map_err(kube::Error::BuildRequest);

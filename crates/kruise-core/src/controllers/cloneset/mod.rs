@@ -1,6 +1,257 @@
-//! CloneSet: interchangeable pods.
+//! CloneSet: interchangeable pods (spec/cloneset.md).
+//!
+//! One reconcile reads the caches ([`observe`]), settles the revisions ([`revisions`]), plans ([`plan`]), carries the
+//! plan out ([`apply`]) and reports ([`status`]). Everything worth a decision is in `plan` and `status`.
 
+pub mod apply;
+pub mod observe;
 pub mod plan;
 pub mod predownload;
+pub mod revisions;
 pub mod status;
 pub mod wake;
+
+mod images;
+mod report;
+mod wiring;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kube::core::{DeserializeGuard, Selector};
+use tracing::warn;
+
+use crate::{
+    api::{
+        cloneset::{events, v1beta1::CloneSet},
+        image_pull_job::v1beta1::ImagePullJob,
+    },
+    controllers::cloneset::{
+        observe::Observed,
+        plan::{Fact, Options, Plan, World, limits::Limits},
+        revisions::{Opened, Settled},
+        status::Troubles,
+    },
+    pod::state,
+    runtime::{
+        cache::{Cache, claim::ClaimLite, node::NodeLite, pod::PodLite, revision::RevisionLite},
+        client::Error,
+        clock::{Clock, Seed},
+        controller::{Next, Reconcile},
+        events::{Recorder, Severity, about},
+        executor::Executor,
+        key::Key,
+        writes::Writer,
+    },
+};
+pub use wiring::{NAME, WORKERS, controller};
+
+/// A CloneSet as it is cached. One that cannot be read is known by its name, and does not stop the others.
+pub type Stored = DeserializeGuard<CloneSet>;
+
+/// What the controller reads.
+#[derive(Debug, Clone)]
+pub struct Caches {
+    /// CloneSets.
+    pub clonesets: Cache<Stored>,
+    /// Pods.
+    pub pods: Cache<PodLite>,
+    /// Volume claims.
+    pub claims: Cache<ClaimLite>,
+    /// Revisions.
+    pub revisions: Cache<RevisionLite>,
+    /// Nodes.
+    pub nodes: Cache<NodeLite>,
+    /// Image pull jobs.
+    pub jobs: Cache<ImagePullJob>,
+}
+
+/// What it writes with.
+#[derive(Debug, Clone)]
+pub struct Writers {
+    /// CloneSets: status, and names of deleted pods.
+    pub clonesets: Writer<Stored>,
+    /// Pods.
+    pub pods: Writer<PodLite>,
+    /// Volume claims.
+    pub claims: Writer<ClaimLite>,
+    /// Revisions.
+    pub revisions: Writer<RevisionLite>,
+    /// Image pull jobs.
+    pub jobs: Writer<ImagePullJob>,
+}
+
+/// Everything a reconcile works with.
+#[derive(Debug)]
+pub struct Context {
+    /// What is read.
+    pub caches: Caches,
+    /// What is written with.
+    pub writers: Writers,
+    /// Carries out many actions at once.
+    pub executor: Executor,
+    /// Tells people.
+    pub recorder: Recorder,
+    /// Time.
+    pub clock: Clock,
+    /// Chance, for names.
+    pub seed: Seed,
+    /// Switches.
+    pub options: Options,
+    /// What is kept between reconciles.
+    pub opened: Arc<Opened>,
+}
+
+/// The reconciler.
+#[derive(Debug)]
+pub struct CloneSets(Context);
+
+impl CloneSets {
+    /// A reconciler that works with `context`.
+    pub fn new(context: Context) -> Self {
+        Self(context)
+    }
+
+    /// What it works with.
+    pub fn context(&self) -> &Context {
+        &self.0
+    }
+}
+
+impl Reconcile for CloneSets {
+    type Error = Error;
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let ctx = &self.0;
+        let Some(stored) = ctx.caches.clonesets.get(&key) else { return Ok(Next::Change) };
+        let cloneset = match &stored.0 {
+            Ok(it) => it,
+            Err(fault) => {
+                ctx.complain(&*stored, format!("the stored object cannot be read: {}", fault.error));
+                return Ok(Next::Change);
+            }
+        };
+        let Ok(selector) = Selector::try_from(cloneset.spec.selector.clone()) else {
+            ctx.complain(
+                cloneset,
+                "spec.selector cannot be read: use matchLabels or valid expressions".into(),
+            );
+            return Ok(Next::Change);
+        };
+        ctx.reconcile(&stored, cloneset, &selector).await
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        self.0.caches.clonesets.get(key).is_some()
+    }
+}
+
+impl Context {
+    async fn reconcile(
+        &self,
+        stored: &Stored,
+        cloneset: &CloneSet,
+        selector: &Selector,
+    ) -> Result<Next, Error> {
+        let is_going = cloneset.metadata.deletion_timestamp.is_some();
+        let mut observed = observe::observe(cloneset, selector, &self.caches);
+        let mut claims_error = None;
+        if !is_going {
+            apply::release(self, cloneset, &observed).await?;
+            claims_error = apply::tidy_claims(self, cloneset, &mut observed).await;
+        }
+        let settled =
+            revisions::settle(cloneset, selector, &observed, &self.opened, &self.writers.revisions).await?;
+        let limits = Limits::of(&cloneset.spec);
+        let mut world = self.world(cloneset, &observed, &settled);
+        let nodes = observe::nodes(&world, &self.caches);
+        world.nodes = &nodes;
+        if !is_going {
+            self.download_ahead(&world, &settled).await;
+        }
+        let facts = plan::facts(&world, &limits);
+        let mut pass = match is_going {
+            true => Pass::default(),
+            false => self.act(&world, &limits, &facts).await,
+        };
+        pass.note(claims_error);
+
+        let reported = self.report(stored, &world, &limits, &settled, &facts, &pass.troubles).await?;
+        pass.look_again.extend(reported.look_again);
+        if !is_going {
+            self.drop_names_of_gone_pods(stored, cloneset, &observed).await?;
+            revisions::truncate(cloneset, &settled, &observed, &self.writers.revisions).await;
+        }
+        if let Some(error) = pass.error {
+            return Err(error);
+        }
+        pass.look_again.extend(soonest_available(&facts, &limits, &world));
+        Ok(pass.look_again.into_iter().min().map_or(Next::Change, Next::After))
+    }
+
+    fn world<'a>(&self, cloneset: &'a CloneSet, observed: &'a Observed, settled: &'a Settled) -> World<'a> {
+        static NO_NODES: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        World {
+            cloneset,
+            active: &observed.active,
+            inactive: &observed.inactive,
+            claims: &observed.claims,
+            update: &settled.update,
+            current: &settled.current,
+            history: &settled.history,
+            doubts: &observed.doubts,
+            nodes: &NO_NODES,
+            options: self.options,
+            now: self.clock.now(),
+        }
+    }
+
+    /// Plans and carries out.
+    async fn act(&self, world: &World<'_>, limits: &Limits, facts: &[Fact<'_>]) -> Pass {
+        let Plan { scale, update, limited_to, troubles, look_again } =
+            plan::plan(world, limits, facts, &mut || self.seed.draw());
+        if let Some(limit) = limited_to {
+            let message =
+                format!("scaleUp is limited because of scaleStrategy.maxUnavailable, limit: {limit}");
+            self.recorder.record(about(world.cloneset), Severity::Warning, events::SCALE_UP_LIMITED, message);
+        }
+        let mut pass = Pass { troubles, look_again: look_again.into_iter().collect(), error: None };
+        let scaled = apply::apply(self, world, scale).await;
+        pass.troubles.scale = scaled.trouble().or(pass.troubles.scale);
+        pass.look_again.extend(scaled.look_again);
+        pass.note(scaled.error);
+        let updated = apply::apply(self, world, update).await;
+        pass.troubles.update = updated.trouble().or(pass.troubles.update);
+        pass.look_again.extend(updated.look_again);
+        pass.note(updated.error);
+        pass
+    }
+
+    fn complain<K: kube::Resource<DynamicType = ()>>(&self, object: &K, message: String) {
+        warn!(object = %Key::of(object), message, "this object cannot be reconciled");
+        self.recorder.record(about(object), Severity::Warning, INVALID, message);
+    }
+}
+
+/// The event on an object that makes no sense.
+const INVALID: &str = "InvalidSpec";
+
+/// What a pass brought.
+#[derive(Debug, Default)]
+struct Pass {
+    troubles: Troubles,
+    look_again: Vec<Duration>,
+    error: Option<Error>,
+}
+
+impl Pass {
+    /// Keeps the first error. One that only says that somebody was faster is no trouble: it is looked at again.
+    fn note(&mut self, error: Option<Error>) {
+        self.error = self.error.take().or(error);
+    }
+}
+
+/// How long until the next ready pod becomes available.
+fn soonest_available(facts: &[Fact<'_>], limits: &Limits, world: &World<'_>) -> Option<Duration> {
+    let waiting = facts.iter().filter(|it| it.is_ready && !it.is_available);
+    waiting.filter_map(|it| state::available_in(it.pod, limits.min_ready_seconds, world.now)).min()
+}

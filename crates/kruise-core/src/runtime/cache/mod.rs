@@ -1,10 +1,12 @@
 //! Watch caches: what the API server has told us, with our own writes laid over it.
 //!
 //! One cache holds one kind, is fed by one watch, and is shared by every controller that reads the kind. `store` is
-//! the state, `watch` feeds it, `index` finds objects by owner; [`pod`], [`claim`] and [`revision`] are light types.
+//! the state, `watch` feeds it, `index` finds objects by owner; [`pod`], [`claim`], [`revision`] and
+//! [`node`] are light types.
 
 pub mod claim;
 mod index;
+pub mod node;
 pub mod pod;
 pub mod revision;
 pub(crate) mod store;

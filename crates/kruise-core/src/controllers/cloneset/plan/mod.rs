@@ -1,4 +1,369 @@
-//! What to do about the pods of one CloneSet.
+//! What to do about the pods of one CloneSet. Pure: a world in, a plan out.
+//!
+//! [`limits`] are the numbers of the spec, [`numbers`] how many pods are missing or too many. [`scale`] picks pods to
+//! add and remove, [`refresh`] carries on what was begun on a pod, [`update`] picks pods to update and begins.
 
+pub mod birth;
 pub mod limits;
 pub mod numbers;
+pub mod refresh;
+pub mod scale;
+pub mod update;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use self::{
+    limits::Limits,
+    numbers::{Counted, Mode, Numbers},
+};
+use super::status::Troubles;
+use crate::{
+    api::cloneset::v1beta1::{
+        CloneSet, CloneSetPodUpdatePolicy, CloneSetUpdateStrategyType, RollingUpdateCloneSetStrategy,
+    },
+    pod::{
+        inplace::{self, RevisionView},
+        lifecycle::State,
+        patch::PodPatch,
+        state,
+    },
+    runtime::cache::{claim::ClaimLite, pod::PodLite},
+};
+
+/// Switches of the process that decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Gate `CloneSetShortHash`.
+    pub short_hash: bool,
+    /// Gate `CloneSetPartitionRollback`.
+    pub partition_rollback: bool,
+    /// Gate `PreparingUpdateAsUpdate`.
+    pub preparing_update_as_update: bool,
+    /// Gate `InPlaceUpdateEnvFromMetadata`.
+    pub env_from_metadata: bool,
+    /// Gate `InPlaceWorkloadVerticalScaling`.
+    pub vertical_scaling: bool,
+    /// Gate `RecreatePodWhenChangeVCTInCloneSetGate`.
+    pub recreate_for_claims: bool,
+    /// Flag `--cloneset-scaling-exclude-preparing-delete`.
+    pub exclude_preparing_delete: bool,
+    /// Gate `CloneSetEventHandlerOptimization`: changes of pods that cannot matter wake nobody.
+    pub ignore_irrelevant: bool,
+    /// Gate `PreDownloadImageForInPlaceUpdate`, with everything that it needs.
+    pub download_ahead: bool,
+    /// Whether the API server has `pods/resize`.
+    pub server_resizes: bool,
+}
+
+impl Options {
+    /// What the in-place engine must know.
+    pub fn inplace(&self, now: Timestamp) -> inplace::Context {
+        inplace::Context { now, vertical_scaling: self.vertical_scaling, server_resizes: self.server_resizes }
+    }
+}
+
+/// A revision, opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Version {
+    /// Its name.
+    pub name: String,
+    /// What it records: `{"spec": {"template": ..}}`.
+    pub data: Value,
+    /// The hash of the claim templates that were in force.
+    pub claims_hash: Option<String>,
+}
+
+impl Version {
+    /// The template that pods of this revision are made from.
+    pub fn template(&self) -> &Value {
+        &self.data["spec"]["template"]
+    }
+
+    pub(super) fn view(&self) -> RevisionView<'_> {
+        RevisionView { name: &self.name, data: &self.data, claims_hash: self.claims_hash.as_deref() }
+    }
+}
+
+/// Requests whose outcome is unknown. The remedy is to ask for the same again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Ids of pods that may have been made.
+    pub created: BTreeSet<String>,
+    /// Names of pods that may have been deleted.
+    pub deleted: BTreeSet<String>,
+}
+
+/// What is there, at one moment.
+#[derive(Debug)]
+pub struct World<'a> {
+    /// The object.
+    pub cloneset: &'a CloneSet,
+    /// Its pods that count.
+    pub active: &'a [Arc<PodLite>],
+    /// Its pods that have ended or are on their way out.
+    pub inactive: &'a [Arc<PodLite>],
+    /// Its claims that may serve further pods.
+    pub claims: &'a [Arc<ClaimLite>],
+    /// Where pods go.
+    pub update: &'a Version,
+    /// Where they come from.
+    pub current: &'a Version,
+    /// All revisions that are known, oldest first.
+    pub history: &'a [Arc<Version>],
+    /// What was asked of the API server without an answer.
+    pub doubts: &'a Doubts,
+    /// Labels of the nodes that pods are on; read only where a template spreads pods.
+    pub nodes: &'a BTreeMap<String, BTreeMap<String, String>>,
+    /// Switches.
+    pub options: Options,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl World<'_> {
+    fn rolling(&self) -> Option<&RollingUpdateCloneSetStrategy> {
+        self.cloneset.spec.update_strategy.rolling_update.as_ref()
+    }
+
+    fn policy(&self) -> CloneSetPodUpdatePolicy {
+        self.rolling().and_then(|it| it.pod_update_policy).unwrap_or_default()
+    }
+
+    fn is_on_delete(&self) -> bool {
+        self.cloneset.spec.update_strategy.type_ == Some(CloneSetUpdateStrategyType::OnDelete)
+    }
+
+    fn inplace(&self) -> inplace::Context {
+        self.options.inplace(self.now)
+    }
+
+    /// Whether the step from the current to the update revision can be made in place.
+    pub fn can_update_in_place(&self) -> bool {
+        update::calculate(self, self.current, self.update).is_some()
+    }
+
+    /// The revision that this pod is at, if it is still known.
+    fn version_of(&self, pod: &PodLite) -> Option<&Version> {
+        let known = self.history.iter().map(|it| &**it).chain([self.current, self.update]);
+        known.into_iter().find(|it| state::is_at_revision(pod, &it.name))
+    }
+}
+
+/// A pod and what is known of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Fact<'a> {
+    /// The pod.
+    pub pod: &'a Arc<PodLite>,
+    /// Where it stands; nothing for a word that we do not know.
+    pub state: Option<State>,
+    /// At the update revision.
+    pub is_updated: bool,
+    /// Named for deletion, by label or in the spec.
+    pub is_marked: bool,
+    /// Running and ready, whatever its state.
+    pub is_ready: bool,
+    /// Ready at this moment, and in no lifecycle step.
+    pub is_serving: bool,
+    /// Ready for long enough, and in no lifecycle step.
+    pub is_available: bool,
+}
+
+impl Fact<'_> {
+    fn is_preparing_delete(&self) -> bool {
+        self.state == Some(State::PreparingDelete)
+    }
+
+    fn counted(&self, is_new: bool) -> Counted {
+        Counted {
+            is_new,
+            is_preparing_delete: self.is_preparing_delete(),
+            is_marked: self.is_marked,
+            is_available: self.is_available,
+        }
+    }
+}
+
+/// Looks at every active pod.
+pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
+    let named: BTreeSet<&str> =
+        world.cloneset.spec.scale_strategy.pods_to_delete.iter().map(String::as_str).collect();
+    let fact = |pod: &'a Arc<PodLite>| {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        // It may be gone: it is asked to go again before any other, and counts for nothing until then.
+        let is_doubted = world.doubts.deleted.contains(name);
+        Fact {
+            pod,
+            state: State::of(pod),
+            is_updated: state::is_at_revision(pod, &world.update.name),
+            is_marked: is_doubted || state::is_marked_for_deletion(pod) || named.contains(name),
+            is_ready: !is_doubted && state::is_ready_for(pod, 0, world.now),
+            is_serving: !is_doubted && state::is_available(pod, 0, world.now),
+            is_available: !is_doubted && state::is_available(pod, limits.min_ready_seconds, world.now),
+        }
+    };
+    world.active.iter().map(fact).collect()
+}
+
+/// One thing to do. Whatever prefix of a plan was carried out, planning again goes on from there.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Makes a pod, and before it the claims that it lacks.
+    Create(Birth),
+    /// Deletes a pod and its claims.
+    Delete(Death),
+    /// Changes a pod.
+    Change(Change),
+}
+
+/// A pod to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Birth {
+    /// Its instance.
+    pub id: String,
+    /// At which revision.
+    pub at: At,
+}
+
+/// One of the two revisions of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Where pods come from.
+    Current,
+    /// Where they go.
+    Update,
+}
+
+/// A pod to be deleted.
+#[derive(Debug, Clone)]
+pub struct Death {
+    /// The pod.
+    pub pod: Arc<PodLite>,
+    /// The claims that go with it.
+    pub claims: Vec<Arc<ClaimLite>>,
+}
+
+impl PartialEq for Death {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pod, &other.pod)
+    }
+}
+
+/// A pod to be changed.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The pod.
+    pub pod: Arc<PodLite>,
+    /// Requests, in order.
+    pub patches: Vec<PodPatch>,
+    /// What it is for.
+    pub why: Why,
+}
+
+impl PartialEq for Change {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pod, &other.pod) && self.patches == other.patches && self.why == other.why
+    }
+}
+
+/// What a change of a pod is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It is kept after all.
+    Regret,
+    /// A hook holds it back before it is deleted.
+    PrepareDelete,
+    /// What was begun on it goes on.
+    Refresh,
+    /// A hook holds it back before it is updated.
+    PrepareUpdate,
+    /// It is updated in place.
+    InPlace,
+    /// It is marked, to be replaced later.
+    Replace,
+}
+
+/// What to do now.
+#[derive(Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Pods to add and remove.
+    pub scale: Vec<Action>,
+    /// Pods to carry on with, and to update.
+    pub update: Vec<Action>,
+    /// How many pods `scaleStrategy.maxUnavailable` allows of those that are missing, if that is fewer.
+    pub limited_to: Option<i64>,
+    /// What cannot be done.
+    pub troubles: Troubles,
+    /// When to look again, should nothing change until then.
+    pub look_again: Option<Duration>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.scale.is_empty() && self.update.is_empty()
+    }
+}
+
+/// Plans one pass. `draw` gives numbers that look random, for the names of pods.
+///
+/// Pods are not updated in a pass that adds or removes some: the numbers of both would not fit together.
+pub fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], draw: &mut dyn FnMut() -> u64) -> Plan {
+    let specs = update::Specs::new(world, facts);
+    let mut plan = scale::plan(world, limits, facts, &specs, draw);
+    // What was begun on a pod goes on whatever else happens, on pods that are not about to go.
+    let doomed: BTreeSet<*const PodLite> = plan.scale.iter().filter_map(touched).collect();
+    let rest = facts.iter().filter(|it| !doomed.contains(&Arc::as_ptr(it.pod)));
+    let steps = refresh::plan(world, rest);
+    plan.look_again = steps.look_again;
+    let is_busy = !plan.scale.is_empty() || steps.moves_states;
+    plan.update = steps.actions;
+    if !is_busy {
+        let begun = update::plan(world, limits, facts, &specs);
+        // A pod's refresh and its update would fight over the same version of it.
+        let updated: BTreeSet<*const PodLite> = begun.actions.iter().filter_map(touched).collect();
+        let is_other = |it: &Action| touched(it).is_none_or(|it| !updated.contains(&it));
+        plan.update.retain(is_other);
+        plan.update.extend(begun.actions);
+        plan.troubles.update = begun.trouble;
+    }
+    plan
+}
+
+fn touched(action: &Action) -> Option<*const PodLite> {
+    match action {
+        Action::Create(_) => None,
+        Action::Delete(it) => Some(Arc::as_ptr(&it.pod)),
+        Action::Change(it) => Some(Arc::as_ptr(&it.pod)),
+    }
+}
+
+/// The numbers for adding and removing pods. For these a pod that prepares its update may count as updated.
+fn scale_numbers(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], specs: &update::Specs) -> Numbers {
+    let counted = facts.iter().map(|it| it.counted(is_new_for_scale(world, it)));
+    numbers::numbers(limits, counted, mode(world, specs))
+}
+
+fn is_new_for_scale(world: &World<'_>, fact: &Fact<'_>) -> bool {
+    let prepares = fact.state == Some(State::PreparingUpdate);
+    fact.is_updated || (world.options.preparing_update_as_update && prepares)
+}
+
+fn mode(world: &World<'_>, specs: &update::Specs) -> Mode {
+    Mode {
+        is_settled: world.current.name == world.update.name,
+        may_roll_back: world.options.partition_rollback,
+        excludes_preparing_delete: world.options.exclude_preparing_delete
+            || world.cloneset.spec.scale_strategy.exclude_preparing_delete,
+        needs_no_surge: specs.needs_no_surge(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

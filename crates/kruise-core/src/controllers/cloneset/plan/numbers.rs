@@ -129,11 +129,11 @@ pub fn numbers(limits: &Limits, pods: impl IntoIterator<Item = Counted>, mode: M
     it
 }
 
-/// How many ready pods may really be deleted now.
+/// How many available pods may really be deleted now, when so many marked ones are down.
 ///
-/// [`Numbers::delete_ready_limit`] leaves marked pods out of what is down. That is right for marked pods that are up:
-/// they are what is about to go. One that is down already uses the budget up; otherwise a user who names a broken and a
-/// ready pod loses two at `maxUnavailable: 1`.
+/// [`Numbers::delete_ready_limit`] leaves marked pods out of what is down. That is right for those that are up: they are
+/// what is about to go. Those that are down use the budget up; otherwise a user who names a broken and a ready pod loses
+/// two at `maxUnavailable: 1`.
 pub fn ready_deletions(numbers: &Numbers, marked_down: usize) -> i64 {
     (numbers.delete_ready_limit - i64::try_from(marked_down).unwrap_or(i64::MAX)).max(0)
 }
@@ -176,7 +176,9 @@ fn surge(limits: &Limits, tally: &Tally, diff: Diff, mode: Mode) -> (i64, i64) {
     let replaced = (tally.down() + marked - limits.max_unavailable).clamp(0, marked);
     let replaced_old = (replaced - tally.marked.new).max(0);
     let (mut updated, mut updated_old) = (0, 0);
-    if diff.old.signum() * diff.new.signum() < 0 && !mode.needs_no_surge {
+    // Without any budget the extra pod is the only way to go on, restart or not.
+    let does_without = mode.needs_no_surge && limits.max_unavailable > 0;
+    if diff.old.signum() * diff.new.signum() < 0 && !does_without {
         updated = diff.old.abs().min(diff.new.abs());
         let goes_back = if diff.old.abs() <= diff.new.abs() { diff.old < 0 } else { diff.new > 0 };
         updated_old = if goes_back { updated } else { 0 };

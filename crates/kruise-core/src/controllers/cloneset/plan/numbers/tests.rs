@@ -260,6 +260,12 @@ fn no_pod_is_added_for_changes_that_need_no_restart_as_kruise_2369_asks() {
     let limits = rolling(5, json!(0), json!(1), json!(1));
     let quiet = numbers(&limits, pods("5o"), Mode { needs_no_surge: true, ..ON });
     assert_eq!((quiet.surge, quiet.scale_up, quiet.update), (0, 0, 5));
+    let stuck = rolling(5, json!(0), json!(0), json!(1));
+    assert_eq!(
+        numbers(&stuck, pods("5o"), Mode { needs_no_surge: true, ..ON }).surge,
+        1,
+        "the only way to go on"
+    );
     let marked = numbers(&limits, pods("4o o! o-"), Mode { needs_no_surge: true, ..ON });
     assert_eq!(marked.surge, 1, "a marked pod is replaced all the same");
 }

@@ -1,0 +1,269 @@
+//! Carrying out a plan: the only writer of pods and claims.
+
+use std::{error::Error as _, time::Duration};
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{
+    Context, Writers,
+    observe::Observed,
+    plan::{Action, Birth, Change, Death, Why, World, birth},
+};
+use crate::{
+    api::cloneset::{events, keys::INSTANCE_ID, v1beta1::CloneSet},
+    controllers::pods::{Sent, send_all},
+    pod::{
+        build,
+        claims::{self, Fate},
+    },
+    runtime::{
+        client::Error,
+        events::{Recorder, Severity, about},
+        key::{Key, uid, version},
+        writes::On,
+    },
+};
+
+/// At most this many actions are carried out before looking again: the user may have changed his mind.
+const AT_ONCE: usize = 500;
+
+/// When to look again at pods that changed under our hands. Usually the watch shows it sooner.
+const OVERTAKEN: Duration = Duration::from_millis(200);
+
+/// What became of a list of actions.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Why some did not work.
+    pub error: Option<Error>,
+    /// When to go on.
+    pub look_again: Option<Duration>,
+}
+
+impl Outcome {
+    /// The failure as a person reads it, causes included.
+    pub fn trouble(&self) -> Option<String> {
+        self.error.as_ref().map(told)
+    }
+}
+
+/// An error and its causes in one line.
+pub fn told(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(it) = cause {
+        text = format!("{text}: {it}");
+        cause = it.source();
+    }
+    text
+}
+
+/// Carries out `actions`, many at a time.
+pub async fn apply(ctx: &Context, world: &World<'_>, mut actions: Vec<Action>) -> Outcome {
+    let is_cut = actions.len() > AT_ONCE;
+    actions.truncate(AT_ONCE);
+    let hands = Hands { writers: &ctx.writers, recorder: &ctx.recorder, world };
+    let hands = &hands;
+    let report = ctx.executor.run(actions, |it| async move { hands.carry_out(&it).await }).await;
+    let is_overtaken = report.done.contains(&Done::Overtaken);
+    let mut look_again = report.wait;
+    if is_overtaken {
+        look_again = look_again.or(Some(OVERTAKEN));
+    }
+    if is_cut && report.failed.is_empty() {
+        look_again = look_again.or(Some(Duration::ZERO));
+    }
+    Outcome { error: report.failed.into_iter().next(), look_again }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    AsAsked,
+    /// The object was not what it had been any more; what to do has to be decided anew.
+    Overtaken,
+}
+
+struct Hands<'a> {
+    writers: &'a Writers,
+    recorder: &'a Recorder,
+    world: &'a World<'a>,
+}
+
+impl Hands<'_> {
+    async fn carry_out(&self, action: &Action) -> Result<Done, Error> {
+        match action {
+            Action::Create(it) => self.create(it).await,
+            Action::Delete(it) => self.delete(it).await,
+            Action::Change(it) => self.change(it).await,
+        }
+    }
+
+    async fn create(&self, birth: &Birth) -> Result<Done, Error> {
+        let bodies = birth::bodies(self.world, birth);
+        for claim in &bodies.claims {
+            let created =
+                self.writers.claims.create(self.on("create a claim"), &self.key_of(claim), claim).await;
+            if let Err(error) = created {
+                self.failed(events::FAILED_CREATE, format!("failed to create pvc: {}", told(&error)));
+                return Err(error);
+            }
+        }
+        let name = build::name(self.name(), &birth.id);
+        let created =
+            self.writers.pods.create(self.on("create a pod"), &self.key_of(&bodies.pod), &bodies.pod).await;
+        match created {
+            Ok(_) => {
+                self.tell(events::SUCCESSFUL_CREATE, format!("succeed to create pod {name}"));
+                Ok(Done::AsAsked)
+            }
+            Err(error) => {
+                let message = format!("failed to create pod: {}, pod: {name}", told(&error));
+                self.failed(events::FAILED_CREATE, message);
+                Err(error)
+            }
+        }
+    }
+
+    async fn delete(&self, death: &Death) -> Result<Done, Error> {
+        let name = death.pod.metadata.name.as_deref().unwrap_or_default();
+        let on = self.on("delete a pod");
+        if let Err(error) = self.writers.pods.delete(on, &death.pod, DeleteParams::default()).await {
+            self.failed(events::FAILED_DELETE, format!("failed to delete pod {name}: {}", told(&error)));
+            return Err(error);
+        }
+        self.tell(events::SUCCESSFUL_DELETE, format!("succeed to delete pod {name}"));
+        for claim in &death.claims {
+            let on = self.on("delete a claim");
+            if let Err(error) = self.writers.claims.delete(on, claim, DeleteParams::default()).await {
+                let message = format!("failed to delete pvc {}: {}", claim.name(), told(&error));
+                self.failed(events::FAILED_DELETE, message);
+                return Err(error);
+            }
+        }
+        Ok(Done::AsAsked)
+    }
+
+    async fn change(&self, change: &Change) -> Result<Done, Error> {
+        let Change { pod, patches, why } = change;
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let revision = &self.world.update.name;
+        let call = match why {
+            Why::Regret => "keep a pod",
+            Why::PrepareDelete => "prepare a pod's deletion",
+            Why::Refresh => "refresh a pod",
+            Why::PrepareUpdate => "prepare a pod's update",
+            Why::InPlace => "update a pod in place",
+            Why::Replace => "mark a pod for replacement",
+        };
+        match (send_all(&self.writers.pods, call, pod, patches).await, why) {
+            (Ok(Sent::Overtaken), _) => return Ok(Done::Overtaken),
+            (Ok(Sent::Done(_)), Why::InPlace) => self.tell(
+                events::SUCCESSFUL_UPDATE_IN_PLACE,
+                format!("successfully update pod {name} in-place(revision {revision})"),
+            ),
+            (Ok(Sent::Done(_)), Why::Replace) => self.tell(
+                events::SUCCESSFUL_UPDATE_RECREATE,
+                format!("successfully patch pod {name} specified-delete for update(revision {revision})"),
+            ),
+            (Ok(Sent::Done(_)), _) => {}
+            (Err(error), why) => {
+                let error_text = told(&error);
+                match why {
+                    Why::InPlace => self.failed(
+                        events::FAILED_UPDATE_IN_PLACE,
+                        format!("failed to update pod {name} in-place(revision {revision}): {error_text}"),
+                    ),
+                    Why::Replace => self.failed(
+                        events::FAILED_UPDATE_RECREATE,
+                        format!("failed to patch pod specified-delete {name} for update(revision {revision}): {error_text}"),
+                    ),
+                    _ => {}
+                }
+                return Err(error);
+            }
+        }
+        Ok(Done::AsAsked)
+    }
+
+    fn on(&self, call: &'static str) -> On<'_> {
+        On { call, owner: uid(self.world.cloneset) }
+    }
+
+    fn name(&self) -> &str {
+        self.world.cloneset.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn key_of(&self, body: &Value) -> Key {
+        let namespace = self.world.cloneset.metadata.namespace.as_deref().unwrap_or_default();
+        Key::new(namespace, body["metadata"]["name"].as_str().unwrap_or_default())
+    }
+
+    fn tell(&self, reason: &'static str, message: String) {
+        self.recorder.record(about(self.world.cloneset), Severity::Normal, reason, message);
+    }
+
+    fn failed(&self, reason: &'static str, message: String) {
+        self.recorder.record(about(self.world.cloneset), Severity::Warning, reason, message);
+    }
+}
+
+/// Lets go of pods whose labels do not match any more.
+pub async fn release(ctx: &Context, cloneset: &CloneSet, observed: &Observed) -> Result<(), Error> {
+    for pod in &observed.strayed {
+        let others = pod.metadata.owner_references.iter().flatten().filter(|it| it.uid != uid(cloneset));
+        let owners: Vec<Value> = others.map(|it| json!(it)).collect();
+        // The list is replaced as a whole, so it must be the one that was read.
+        let patch = json!({"metadata": {"resourceVersion": version(&**pod), "ownerReferences": owners}});
+        let on = On { call: "let go of a pod", owner: uid(cloneset) };
+        let patch = Patch::Merge(patch);
+        match ctx.writers.pods.patch(on, pod, None, &patch, &PatchParams::default()).await {
+            Err(error) if !matches!(error.code(), Some(404 | 409)) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where claims are not reused: hands those of leaving pods over to them and deletes those of pods that are gone. Leaves
+/// in `observed` only what serves pods that stay.
+pub async fn tidy_claims(ctx: &Context, cloneset: &CloneSet, observed: &mut Observed) -> Option<Error> {
+    observed.claims.retain(|it| !it.is_terminating());
+    if cloneset.spec.scale_strategy.enable_pvc_reuse || observed.claims.is_empty() {
+        return None;
+    }
+    let claims: Vec<_> = observed.claims.iter().map(|it| &**it).collect();
+    let active: Vec<_> = observed.active.iter().map(|it| &**it).collect();
+    let inactive: Vec<_> = observed.inactive.iter().map(|it| &**it).collect();
+    let fates = claims::without_reuse(&claims, &active, &inactive, INSTANCE_ID);
+    let writer = &ctx.writers.claims;
+    let on = |call| On { call, owner: uid(cloneset) };
+    let warn = |reason, message| ctx.recorder.record(about(cloneset), Severity::Warning, reason, message);
+    let mut failure = None;
+    for (index, fate) in &fates {
+        let claim = &observed.claims[*index];
+        match fate {
+            Fate::Keep => {}
+            Fate::HandOverTo(pod) => {
+                let patch = Patch::Merge(claims::hand_over(claim, uid(cloneset), pod));
+                let on = on("hand a claim over");
+                if let Err(error) = writer.patch(on, claim, None, &patch, &PatchParams::default()).await {
+                    let message = format!("failed to update PVC {}: {}", claim.name(), told(&error));
+                    warn(events::FAILED_UPDATE, message);
+                    failure = failure.or(Some(error));
+                }
+            }
+            Fate::Delete => {
+                let sent = writer.delete(on("clean up a claim"), claim, DeleteParams::default());
+                if let Err(error) = sent.await {
+                    let message = format!("failed to clean up PVC {}: {}", claim.name(), told(&error));
+                    warn(events::FAILED_DELETE, message);
+                    failure = failure.or(Some(error));
+                }
+            }
+        }
+    }
+    let kept: Vec<usize> = fates.iter().filter(|it| matches!(it.1, Fate::Keep)).map(|it| it.0).collect();
+    let mut index = 0..;
+    observed.claims.retain(|_| index.next().is_some_and(|it| kept.contains(&it)));
+    failure
+}

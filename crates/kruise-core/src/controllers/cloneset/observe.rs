@@ -1,0 +1,83 @@
+//! Reading the caches: the only reader.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::core::{Selector, SelectorExt};
+
+use super::{
+    Caches,
+    plan::{Doubts, World, scale::spread_keys},
+};
+use crate::{
+    api::cloneset::v1beta1::CloneSet,
+    pod::state,
+    runtime::{
+        cache::{claim::ClaimLite, pod::PodLite, revision::RevisionLite},
+        key::{Key, uid},
+        overlay::Intent,
+    },
+};
+
+/// One read of the world.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// Pods that count.
+    pub active: Vec<Arc<PodLite>>,
+    /// Pods that have ended or are on their way out.
+    pub inactive: Vec<Arc<PodLite>>,
+    /// Pods of ours whose labels do not match any more.
+    pub strayed: Vec<Arc<PodLite>>,
+    /// Claims of ours, those on their way out among them.
+    pub claims: Vec<Arc<ClaimLite>>,
+    /// Revisions of ours, and those of nobody.
+    pub revisions: Vec<Arc<RevisionLite>>,
+    /// What was asked for without an answer.
+    pub doubts: Doubts,
+}
+
+/// Reads what there is about `cloneset`.
+pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches) -> Observed {
+    let owner = uid(cloneset);
+    let key = Key::of(cloneset);
+    let mut observed = Observed {
+        claims: caches.claims.owned_by(owner),
+        revisions: caches.revisions.owned_by(owner),
+        doubts: doubts(owner, &key.name, caches),
+        ..Observed::default()
+    };
+    observed.revisions.extend(caches.revisions.orphans_in(&key.namespace));
+    for pod in caches.pods.owned_by(owner) {
+        let group = match (state::is_active(&pod), selector.matches(pod.labels())) {
+            (true, true) => &mut observed.active,
+            (true, false) => &mut observed.strayed,
+            (false, _) => &mut observed.inactive,
+        };
+        group.push(pod);
+    }
+    observed
+}
+
+fn doubts(owner: &str, name: &str, caches: &Caches) -> Doubts {
+    let mut doubts = Doubts::default();
+    for doubt in caches.pods.doubts_of(owner) {
+        match doubt.intent {
+            Intent::Create => {
+                let id = doubt.key.name.strip_prefix(name).and_then(|it| it.strip_prefix('-'));
+                doubts.created.extend(id.map(str::to_owned));
+            }
+            Intent::Delete => drop(doubts.deleted.insert(doubt.key.name.to_string())),
+            Intent::Update => {}
+        }
+    }
+    doubts
+}
+
+/// Labels of the nodes that pods are on, where the template asks for spreading.
+pub fn nodes(world: &World<'_>, caches: &Caches) -> BTreeMap<String, BTreeMap<String, String>> {
+    if spread_keys(world).is_empty() {
+        return BTreeMap::new();
+    }
+    let names = world.active.iter().filter_map(|it| it.spec.node_name.as_deref());
+    let labels = |name: &str| caches.nodes.get(&Key::new("", name))?.metadata.labels.clone();
+    names.filter_map(|it| Some((it.to_owned(), labels(it)?))).collect()
+}

@@ -1,0 +1,83 @@
+//! New pods: which ids they get, what they look like.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{At, Birth, Version, World};
+use crate::{
+    api::{cloneset::keys::INSTANCE_ID, common::keys::CONDITION_INPLACE_UPDATE_READY},
+    controllers::cloneset::revisions,
+    pod::{
+        build::{self, Instance},
+        claims::{self, ClaimOf},
+        state,
+    },
+};
+
+/// `count` new pods, the first `old` of them at the current revision.
+pub(super) fn births(world: &World<'_>, count: i64, old: i64, draw: &mut dyn FnMut() -> u64) -> Vec<Birth> {
+    let pods = world.active.iter().chain(world.inactive).map(|it| &**it);
+    let taken = build::taken_ids(pods, name(world), INSTANCE_ID);
+    let count = usize::try_from(count).unwrap_or_default();
+    // A pod that may exist already is made again under its name, which is harmless; under another one it might be one
+    // too many.
+    let doubted: Vec<String> = world.doubts.created.difference(&taken).take(count).cloned().collect();
+    let claims: Vec<_> = world.claims.iter().map(|it| &**it).collect();
+    let free = &claims::reusable_ids(&claims, INSTANCE_ID) - &world.doubts.created;
+    let taken = &taken | &world.doubts.created;
+    let mut ids = build::instance_ids(&taken, &free, count - doubted.len(), draw);
+    ids.extend(doubted);
+    ids.sort();
+    let at = |index: usize| if (index as i64) < old { At::Current } else { At::Update };
+    ids.into_iter().enumerate().map(|(index, id)| Birth { id, at: at(index) }).collect()
+}
+
+/// What is sent for a new pod: claims first, then the pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bodies {
+    /// The claims it lacks.
+    pub claims: Vec<Value>,
+    /// The pod.
+    pub pod: Value,
+}
+
+/// What is sent for `birth`.
+pub fn bodies(world: &World<'_>, birth: &Birth) -> Bodies {
+    let spec = &world.cloneset.spec;
+    let owner = json!(revisions::owner(world.cloneset));
+    let namespace = world.cloneset.metadata.namespace.as_deref().unwrap_or_default();
+    let none = std::collections::BTreeMap::new();
+    let of = ClaimOf {
+        workload: name(world),
+        namespace,
+        owner: &owner,
+        selector: spec.selector.match_labels.as_ref().unwrap_or(&none),
+        id: &birth.id,
+        id_label: INSTANCE_ID,
+    };
+    let owned: BTreeSet<&str> = world.claims.iter().map(|it| it.name()).collect();
+    let version: &Version = match birth.at {
+        At::Current => world.current,
+        At::Update => world.update,
+    };
+    let instance = Instance {
+        workload: name(world),
+        namespace,
+        owner: &owner,
+        id: &birth.id,
+        id_label: INSTANCE_ID,
+        revision_labels: &state::revision_labels(&version.name, world.options.short_hash),
+        readiness_gate: CONDITION_INPLACE_UPDATE_READY,
+        claims: &claims::template_names(&spec.volume_claim_templates),
+        now: world.now,
+    };
+    Bodies {
+        claims: claims::lacking(&spec.volume_claim_templates, &of, &owned),
+        pod: build::pod(version.template(), &instance),
+    }
+}
+
+fn name<'a>(world: &World<'a>) -> &'a str {
+    world.cloneset.metadata.name.as_deref().unwrap_or_default()
+}

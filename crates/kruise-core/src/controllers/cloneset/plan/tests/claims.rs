@@ -1,0 +1,69 @@
+//! Claims as a CloneSet uses them (cloneset.md 7.4, 12, 17.4).
+
+use serde_json::{Value, json};
+
+use super::Village;
+
+fn village(reuse: bool) -> Village {
+    let mut village = Village::new(json!({
+        "replicas": 3,
+        "scaleStrategy": {"enablePVCReuse": reuse},
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
+    }));
+    village.settle();
+    village.log.clear();
+    village
+}
+
+fn claims(village: &Village) -> Vec<String> {
+    village.claims.keys().cloned().collect()
+}
+
+#[test]
+fn every_pod_has_its_own_claim() {
+    let village = village(true);
+    let expected: Vec<_> = village.names().iter().map(|it| format!("data-{it}")).collect();
+    assert_eq!(claims(&village), expected);
+    let (name, pod) = village.pods.first_key_value().unwrap();
+    let volume = &pod["spec"]["volumes"][0];
+    assert_eq!(volume["persistentVolumeClaim"]["claimName"], format!("data-{name}"));
+    let claim = village.claims.first_key_value().unwrap().1;
+    let id = "apps.kruise.io/cloneset-instance-id";
+    assert_eq!(claim["metadata"]["labels"][id], pod["metadata"]["labels"][id]);
+    assert_eq!(claim["metadata"]["labels"]["app"], "web");
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["kind"], "CloneSet");
+}
+
+#[test]
+fn a_claim_goes_with_its_pod_when_we_delete_it_and_waits_when_somebody_else_does() {
+    let mut village = village(true);
+    village.change(json!({"replicas": 2}));
+    village.settle();
+    assert_eq!(village.claims.len(), 2);
+    let names = village.names();
+    village.pods.remove(&names[0]);
+    village.settle();
+    assert_eq!(village.names(), names, "the successor takes over the id, and with it name and data");
+}
+
+#[test]
+fn updating_in_place_keeps_claims_and_recreating_replaces_them() {
+    for (policy, kept) in [("InPlaceIfPossible", true), ("ReCreate", false)] {
+        let mut village = village(true);
+        village.change(json!({"updateStrategy": {"rollingUpdate": {"podUpdatePolicy": policy}}}));
+        let before = claims(&village);
+        village.image("web:2");
+        village.settle();
+        assert_eq!(claims(&village) == before, kept, "{policy}");
+        assert_eq!(village.claims.len(), 3);
+    }
+}
+
+#[test]
+fn editing_claim_templates_changes_no_pod() {
+    let mut village = village(true);
+    let grown: Value =
+        json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}}]);
+    village.change(json!({"volumeClaimTemplates": grown}));
+    assert!(village.plan().is_empty());
+}

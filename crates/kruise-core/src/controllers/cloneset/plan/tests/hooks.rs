@@ -1,0 +1,123 @@
+//! Lifecycle hooks as a CloneSet uses them (cloneset.md 10, 17.5, 17.8).
+
+use serde_json::{Value, json};
+
+use super::Village;
+use crate::pod::patch::Part;
+
+const BLOCK: &str = "example.io/block";
+
+fn village(hook: &str, mark: bool) -> Village {
+    let mut village = Village::new(json!({
+        "replicas": 4,
+        "lifecycle": {hook: {"labelsHandler": {BLOCK: "true"}, "markPodNotReady": mark}},
+        "template": {"metadata": {"labels": {BLOCK: "true"}}},
+        "updateStrategy": {"rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible"}},
+    }));
+    village.settle();
+    village.log.clear();
+    village
+}
+
+fn in_state(village: &Village, state: &str) -> Vec<String> {
+    village.names().into_iter().filter(|it| village.state(it) == state).collect()
+}
+
+#[test]
+fn a_pod_waits_before_its_deletion_and_goes_when_let_go() {
+    let mut village = village("preDelete", false);
+    village.change(json!({"replicas": 3}));
+    village.settle();
+    let waiting = in_state(&village, "PreparingDelete");
+    assert_eq!((waiting.len(), village.pods.len()), (1, 4));
+    village.image("web:2");
+    village.settle();
+    assert_eq!(
+        village.pods[&waiting[0]]["spec"]["containers"][0]["image"], "web:1",
+        "it is not updated any more"
+    );
+    village.label(&waiting[0], BLOCK, Value::Null);
+    village.settle();
+    assert_eq!(village.pods.len(), 3);
+    assert!(!village.pods.contains_key(&waiting[0]));
+}
+
+#[test]
+fn a_deletion_is_taken_back_unless_the_pod_was_marked_not_ready() {
+    for mark in [false, true] {
+        let mut village = village("preDelete", mark);
+        village.change(json!({"replicas": 3}));
+        village.settle();
+        let waiting = in_state(&village, "PreparingDelete");
+        assert_eq!(waiting.len(), 1);
+        village.change(json!({"replicas": 4}));
+        village.settle();
+        if mark {
+            assert_eq!(village.state(&waiting[0]), "PreparingDelete");
+        } else {
+            assert_eq!(village.state(&waiting[0]), "Normal");
+            assert!(!village.log.iter().any(|it| it.starts_with("create")), "no new pod is made");
+        }
+    }
+}
+
+#[test]
+fn a_named_pod_in_preparation_is_not_taken_back() {
+    let mut village = village("preDelete", false);
+    let name = village.names()[0].clone();
+    village.label(&name, "apps.kruise.io/specified-delete", json!("true"));
+    village.settle();
+    assert_eq!((village.state(&name), village.pods.len()), ("PreparingDelete", 4));
+    village.options.exclude_preparing_delete = true;
+    village.settle();
+    assert_eq!(village.pods.len(), 5, "others are started for it at once where that is asked for");
+}
+
+#[test]
+fn an_in_place_update_waits_for_its_hook_before_and_after() {
+    let mut village = village("inPlaceUpdate", false);
+    village.image("web:2");
+    village.settle();
+    let waiting = in_state(&village, "PreparingUpdate");
+    assert_eq!(waiting.len(), 1, "20% of 4");
+    let name = waiting[0].clone();
+    assert_eq!(village.pods[&name]["spec"]["containers"][0]["image"], "web:1");
+    village.label(&name, BLOCK, Value::Null);
+    village.settle();
+    assert_eq!((village.state(&name), village.count("web-r2")), ("Updated", 1));
+    assert_eq!(village.pods[&name]["spec"]["containers"][0]["image"], "web:2");
+    village.label(&name, BLOCK, json!("true"));
+    village.pass(usize::MAX);
+    assert_eq!(village.state(&name), "Normal");
+}
+
+#[test]
+fn going_back_while_a_pod_waits_for_its_update_lets_it_go() {
+    let mut village = village("inPlaceUpdate", true);
+    village.image("web:2");
+    village.settle();
+    let name = in_state(&village, "PreparingUpdate")[0].clone();
+    village.image("web:1");
+    village.settle();
+    assert_eq!(village.state(&name), "Normal", "openkruise/kruise#1156");
+    assert_eq!(village.available(), 4, "and nothing keeps it out of rotation");
+}
+
+#[test]
+fn a_pod_becomes_normal_only_with_its_pre_normal_hook() {
+    let mut village = Village::new(json!({
+        "replicas": 1, "lifecycle": {"preNormal": {"finalizersHandler": ["example.io/ok"]}},
+    }));
+    for _ in 0..5 {
+        village.pass(usize::MAX);
+        village.tick();
+    }
+    let name = village.names()[0].clone();
+    assert_eq!((village.state(&name), village.available()), ("PreparingNormal", 0));
+    village.patch(&name, Part::Main, &json!({"metadata": {"finalizers": ["example.io/ok"]}}));
+    village.settle();
+    assert_eq!((village.state(&name), village.available()), ("Normal", 1));
+    village.pods.get_mut(&name).unwrap()["metadata"]["finalizers"] = json!([]);
+    village.settle();
+    assert_eq!(village.state(&name), "Normal");
+}

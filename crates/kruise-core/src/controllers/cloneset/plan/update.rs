@@ -1,0 +1,231 @@
+//! Updating pods: which ones, and how.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use serde_json::json;
+
+use super::{
+    Action, Change, Fact, Version, Why, World,
+    limits::{Limits, is_paused},
+    mode, numbers,
+};
+use crate::{
+    api::{
+        cloneset::v1beta1::CloneSetPodUpdatePolicy,
+        common::keys::{CONTROLLER_REVISION_HASH, SPECIFIED_DELETE},
+    },
+    pod::{
+        inplace::{self, Start, UpdateSpec},
+        lifecycle::{self, Marking, State},
+        patch::{Part, Pin, PodPatch},
+        rank::{self, priority, scatter},
+        state::{self, short_hash},
+    },
+    runtime::cache::pod::PodLite,
+};
+
+/// What it takes to bring pods from each revision to the two that a release knows; computed once for all pods.
+#[derive(Debug, Default)]
+pub(super) struct Specs {
+    /// By the short hash of the revision they come from.
+    to_update: BTreeMap<String, Option<UpdateSpec>>,
+    to_current: BTreeMap<String, Option<UpdateSpec>>,
+}
+
+impl Specs {
+    /// Looks at the revisions that pods are at. Empty where pods are not updated in place.
+    pub(super) fn new(world: &World<'_>, facts: &[Fact<'_>]) -> Self {
+        let mut specs = Self::default();
+        if world.policy() == CloneSetPodUpdatePolicy::ReCreate || world.is_on_delete() {
+            return specs;
+        }
+        for fact in facts {
+            let (from, known, to) = match fact.is_updated {
+                false => (hash_of(fact.pod), &mut specs.to_update, world.update),
+                true if world.options.partition_rollback => {
+                    (hash_of(fact.pod), &mut specs.to_current, world.current)
+                }
+                true => continue,
+            };
+            if !known.contains_key(from) {
+                let spec = world.version_of(fact.pod).and_then(|it| calculate(world, it, to));
+                known.insert(from.to_owned(), spec);
+            }
+        }
+        specs
+    }
+
+    /// Whether every pod that has to be updated can be without a restart.
+    pub(super) fn needs_no_surge(&self) -> bool {
+        let restarts_nothing = |it: &Option<UpdateSpec>| it.as_ref().is_some_and(inplace::is_metadata_only);
+        !self.to_update.is_empty() && self.to_update.values().all(restarts_nothing)
+    }
+
+    fn of(&self, fact: &Fact<'_>) -> Option<&UpdateSpec> {
+        let known = if fact.is_updated { &self.to_current } else { &self.to_update };
+        known.get(hash_of(fact.pod))?.as_ref()
+    }
+}
+
+pub(super) fn calculate(world: &World<'_>, from: &Version, to: &Version) -> Option<UpdateSpec> {
+    let grace = world.rolling().and_then(|it| it.in_place_update_strategy.as_ref());
+    let options = inplace::Options {
+        env_from_metadata: world.options.env_from_metadata,
+        vertical_scaling: world.options.vertical_scaling,
+        recreate_for_claims: world.options.recreate_for_claims,
+        in_place_only: world.policy() == CloneSetPodUpdatePolicy::InPlaceOnly,
+        grace_seconds: grace.map_or(0, |it| it.grace_period_seconds),
+    };
+    inplace::calculate(&from.view(), &to.view(), &options)
+}
+
+fn hash_of(pod: &PodLite) -> &str {
+    pod.labels().get(CONTROLLER_REVISION_HASH).map_or("", |it| short_hash(it))
+}
+
+/// Updates to begin, and what stands in the way.
+#[derive(Debug, Default)]
+pub(super) struct Begun {
+    pub(super) actions: Vec<Action>,
+    pub(super) trouble: Option<String>,
+}
+
+/// Begins updates as far as the limits allow.
+pub(super) fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], specs: &Specs) -> Begun {
+    let mut begun = Begun::default();
+    if world.is_on_delete() || is_paused(&world.cloneset.spec) {
+        return begun;
+    }
+    let counted = facts.iter().map(|it| it.counted(it.is_updated));
+    let numbers = numbers::numbers(limits, counted, mode(world, specs));
+    if numbers.update == 0 {
+        return begun;
+    }
+    let target = if numbers.update > 0 { world.update } else { world.current };
+    let order = order(world, facts, numbers.update > 0);
+    let wanted = usize::try_from(numbers.update.unsigned_abs()).unwrap_or(usize::MAX);
+    let chosen = affordable(facts, &order, wanted, numbers.update_max_unavailable, target);
+    for fact in chosen.iter().map(|it| &facts[*it]) {
+        match one(world, fact, specs, target) {
+            Ok(change) => begun.actions.extend(change.map(Action::Change)),
+            // The others can go on all the same.
+            Err(trouble) => begun.trouble = begun.trouble.or(Some(trouble)),
+        }
+    }
+    begun
+}
+
+/// Pods that could be updated (or taken back), in the order in which they should be.
+fn order(world: &World<'_>, facts: &[Fact<'_>], forward: bool) -> Vec<usize> {
+    let may_change = |it: &Fact<'_>| it.is_updated != forward && inplace::may_update(it.pod);
+    let candidates: Vec<usize> = (0..facts.len()).filter(|it| may_change(&facts[*it])).collect();
+    let pods: Vec<&PodLite> = facts.iter().map(|it| &**it.pod).collect();
+    let among: Vec<&PodLite> = candidates.iter().map(|it| pods[*it]).collect();
+    let mut order: Vec<usize> = rank::order_for_update(&among).into_iter().map(|it| candidates[it]).collect();
+    let rolling = world.rolling();
+    if let Some(strategy) = rolling.and_then(|it| it.priority_strategy.as_ref()) {
+        order = priority::sort(&pods, order, strategy);
+    }
+    if let Some(rolling) = rolling.filter(|it| !it.scatter_strategy.is_empty()) {
+        order = scatter::sort(&pods, order, &rolling.scatter_strategy);
+    }
+    // A pod that has prepared itself must not wait for others.
+    order.sort_by_key(|it| Reverse(facts[*it].state == Some(State::PreparingUpdate)));
+    order
+}
+
+/// How many of the first `wanted` may be updated. Replacing a pod that is down takes nothing more down, but pods that are
+/// down *after* their update brake all the same (openkruise/kruise#898).
+fn affordable<'o>(
+    facts: &[Fact<'_>],
+    order: &'o [usize],
+    wanted: usize,
+    allowed: i64,
+    target: &Version,
+) -> &'o [usize] {
+    let mut down: i64 = 0;
+    let mut down_at_target: i64 = 0;
+    for fact in facts.iter().filter(|it| !it.is_available) {
+        down += 1;
+        down_at_target += i64::from(state::is_at_revision(fact.pod, &target.name));
+    }
+    let mut chosen = 0;
+    for fact in order.iter().take(wanted).map(|it| &facts[*it]) {
+        if down_at_target + chosen >= allowed {
+            break;
+        }
+        if fact.is_available {
+            if down >= allowed {
+                break;
+            }
+            down += 1;
+        }
+        chosen += 1;
+    }
+    &order[..usize::try_from(chosen).unwrap_or_default()]
+}
+
+/// The update of one pod; nothing if it has to wait for its hook or is marked already.
+fn one(
+    world: &World<'_>,
+    fact: &Fact<'_>,
+    specs: &Specs,
+    target: &Version,
+) -> Result<Option<Change>, String> {
+    match (specs.of(fact), world.policy()) {
+        (Some(spec), _) => in_place(world, fact, spec, target),
+        (None, CloneSetPodUpdatePolicy::InPlaceOnly) => Err(format!(
+            "pod {} cannot be updated in place to revision {}, and spec.updateStrategy allows nothing else: change only \
+             images and metadata of the template, or set podUpdatePolicy to InPlaceIfPossible",
+            name(fact.pod),
+            target.name
+        )),
+        (None, _) => Ok(replace(fact)),
+    }
+}
+
+fn in_place(
+    world: &World<'_>,
+    fact: &Fact<'_>,
+    spec: &UpdateSpec,
+    target: &Version,
+) -> Result<Option<Change>, String> {
+    let hook = world.cloneset.spec.lifecycle.as_ref().and_then(|it| it.in_place_update.as_ref());
+    let is_hooked = lifecycle::is_hooked(hook, fact.pod);
+    let change = |patches: Vec<PodPatch>, why| {
+        (!patches.is_empty()).then(|| Change { pod: fact.pod.clone(), patches, why })
+    };
+    match fact.state {
+        Some(State::PreparingNormal | State::Normal) if is_hooked => {
+            let patches = lifecycle::enter(fact.pod, State::PreparingUpdate, Marking::of(hook), world.now);
+            return Ok(change(patches, Why::PrepareUpdate));
+        }
+        Some(State::Updated) if hook.is_some() => {
+            let patches = lifecycle::enter_hooked(fact.pod, State::PreparingUpdate, hook, world.now);
+            return Ok(change(patches, Why::PrepareUpdate));
+        }
+        Some(State::PreparingUpdate) if is_hooked => return Ok(None),
+        Some(State::PreparingDelete) | None => {
+            return Err(format!("pod {} is in a lifecycle state that allows no update", name(fact.pod)));
+        }
+        Some(_) => {}
+    }
+    let labels = state::revision_labels(&target.name, world.options.short_hash);
+    let start = Start { labels: &labels, state: Some(State::Updating) };
+    let patches = inplace::update(fact.pod, spec, &start, &world.inplace());
+    Ok(change(patches, Why::InPlace))
+}
+
+/// Marks a pod: it is deleted later, within the budget and through its hook.
+fn replace(fact: &Fact<'_>) -> Option<Change> {
+    if state::is_marked_for_deletion(fact.pod) {
+        return None;
+    }
+    let body = json!({"metadata": {"labels": {SPECIFIED_DELETE: "true"}}});
+    let patch = PodPatch { part: Part::Main, pin: Pin::Uid, body };
+    Some(Change { pod: fact.pod.clone(), patches: vec![patch], why: Why::Replace })
+}
+
+fn name(pod: &PodLite) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}

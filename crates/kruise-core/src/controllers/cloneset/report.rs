@@ -1,0 +1,93 @@
+//! Writing what a pass has found into the CloneSet.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{
+    Context, Stored,
+    observe::Observed,
+    plan::{Fact, World, limits::Limits},
+    revisions::Settled,
+    status::{self, Counted, Names, Report, Troubles},
+};
+use crate::{
+    api::cloneset::v1beta1::{CloneSet, CloneSetStatus},
+    runtime::{
+        client::Error,
+        key::{uid, version},
+        writes::On,
+    },
+};
+
+impl Context {
+    /// Writes the status if it says anything new.
+    pub(super) async fn report(
+        &self,
+        stored: &Stored,
+        world: &World<'_>,
+        limits: &Limits,
+        settled: &Settled,
+        facts: &[Fact<'_>],
+        troubles: &Troubles,
+    ) -> Result<Report, Error> {
+        let counted = facts.iter().map(|it| Counted {
+            is_updated: it.is_updated,
+            is_ready: it.is_ready,
+            is_available: it.is_available,
+        });
+        let names = Names {
+            update: &world.update.name,
+            current: &world.current.name,
+            collision_count: settled.collision_count,
+        };
+        let report = status::report(world.cloneset, limits, names, counted, troubles, world.now);
+        let before = world.cloneset.status.as_ref();
+        if status::is_news(before, &report.status) {
+            let patch = Patch::Merge(json!({"status": replacing(before, &report.status)}));
+            let on = On { call: "write a CloneSet's status", owner: uid(world.cloneset) };
+            self.writers.clonesets.patch(on, stored, Some("status"), &patch, &PatchParams::default()).await?;
+        }
+        Ok(report)
+    }
+
+    /// Takes the names of pods that are gone off the list of pods to delete.
+    pub(super) async fn drop_names_of_gone_pods(
+        &self,
+        stored: &Stored,
+        cloneset: &CloneSet,
+        observed: &Observed,
+    ) -> Result<(), Error> {
+        let named = &cloneset.spec.scale_strategy.pods_to_delete;
+        let is_there =
+            |name: &&String| observed.active.iter().any(|it| it.metadata.name.as_ref() == Some(name));
+        let left: Vec<&String> = named.iter().filter(is_there).collect();
+        if left.len() == named.len() {
+            return Ok(());
+        }
+        // The list is replaced as a whole, so it must be the one that was read.
+        let patch = json!({
+            "metadata": {"resourceVersion": version(stored)},
+            "spec": {"scaleStrategy": {"podsToDelete": left}},
+        });
+        let on = On { call: "drop names of deleted pods", owner: uid(cloneset) };
+        let patch = Patch::Merge(patch);
+        match self.writers.clonesets.patch(on, stored, None, &patch, &PatchParams::default()).await {
+            // Somebody was faster: the watch brings us back here. Our own status write is not among them, but its answer
+            // may not be what was read at the beginning of this pass.
+            Err(error) if error.code() == Some(409) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// The merge patch that turns `before` into `after`: what is gone is named.
+fn replacing(before: Option<&CloneSetStatus>, after: &CloneSetStatus) -> Value {
+    let before = before.map_or(Value::Null, |it| json!(it));
+    let mut patch = json!(after);
+    if let (Some(old), Some(new)) = (before.as_object(), patch.as_object_mut()) {
+        for key in old.keys() {
+            new.entry(key.clone()).or_insert(Value::Null);
+        }
+    }
+    patch
+}

@@ -1,0 +1,228 @@
+//! The two revisions of a release: found in the history, or written into it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use dashmap::DashMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    api::{DeleteParams, Patch, PatchParams},
+    core::{Selector, SelectorExt},
+};
+use serde_json::json;
+use tracing::warn;
+
+use super::{observe::Observed, plan::Version, predownload::RELEASE_LABELS};
+use crate::{
+    api::{
+        cloneset::{keys::CLAIM_TEMPLATES_HASH, v1beta1::CloneSet},
+        common::keys::CONTROLLER_REVISION_HASH,
+    },
+    revision::{
+        data::RevisionData,
+        hash::claims_hash,
+        history::{self, Choice, Clash, NewRevision, Wanted},
+    },
+    runtime::{
+        cache::revision::RevisionLite,
+        client::Error,
+        key::{Key, uid},
+        writes::{On, Writer},
+    },
+};
+
+/// How often a new revision's name may be taken by other content before we give up for now.
+const COLLISIONS: usize = 20;
+
+/// The revisions of one pass.
+#[derive(Debug)]
+pub struct Settled {
+    /// Where pods go.
+    pub update: Arc<Version>,
+    /// Where they come from.
+    pub current: Arc<Version>,
+    /// The object behind `update`.
+    pub update_object: Arc<RevisionLite>,
+    /// The object behind `current`.
+    pub current_object: Arc<RevisionLite>,
+    /// All that are known, oldest first, without one that this pass has made.
+    pub history: Vec<Arc<Version>>,
+    /// How often names were taken.
+    pub collision_count: i32,
+    listed: Vec<Arc<RevisionLite>>,
+}
+
+/// Revisions in the form that decisions need, so that none is opened twice.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// By the UID of the revision.
+    versions: DashMap<String, Arc<Version>>,
+    /// What the template of a CloneSet is recorded as, by its UID, with the generation it was computed from.
+    encoded: DashMap<String, (i64, RevisionData)>,
+}
+
+impl Opened {
+    fn open(&self, revision: &RevisionLite) -> Arc<Version> {
+        let hash = revision.annotation(CLAIM_TEMPLATES_HASH);
+        if let Some(known) = self.versions.get(uid(revision)).map(|it| it.clone())
+            && known.claims_hash.as_deref() == hash
+        {
+            return known;
+        }
+        let template = revision.data.template().unwrap_or_default();
+        let version = Arc::new(Version {
+            name: revision.name().to_owned(),
+            data: json!({"spec": {"template": template}}),
+            claims_hash: hash.map(str::to_owned),
+        });
+        self.versions.insert(uid(revision).to_owned(), version.clone());
+        version
+    }
+
+    fn encode(&self, cloneset: &CloneSet) -> RevisionData {
+        let generation = cloneset.metadata.generation.unwrap_or_default();
+        if let Some(known) = self.encoded.get(uid(cloneset)).map(|it| it.clone())
+            && known.0 == generation
+        {
+            return known.1;
+        }
+        let data = RevisionData::of_template(&cloneset.spec.template);
+        self.encoded.insert(uid(cloneset).to_owned(), (generation, data.clone()));
+        data
+    }
+
+    /// Forgets a revision that is gone.
+    pub fn forget_revision(&self, uid: &str) {
+        self.versions.remove(uid);
+    }
+
+    /// Forgets a CloneSet that is gone.
+    pub fn forget_cloneset(&self, uid: &str) {
+        self.encoded.remove(uid);
+    }
+
+    /// How many things are kept.
+    pub fn len(&self) -> usize {
+        self.versions.len() + self.encoded.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Finds the revisions of `cloneset`, and writes the one that its template asks for if there is none.
+pub async fn settle(
+    cloneset: &CloneSet,
+    selector: &Selector,
+    observed: &Observed,
+    opened: &Opened,
+    writer: &Writer<RevisionLite>,
+) -> Result<Settled, Error> {
+    let history = history::history(&observed.revisions, uid(cloneset), |it| selector.matches(it));
+    let status = cloneset.status.clone().unwrap_or_default();
+    let wanted = wanted(cloneset, opened);
+    let collision_count = status.collision_count.unwrap_or_default();
+    let find = |name: &str| observed.revisions.iter().find(|it| it.name() == name).cloned();
+    let (update, collision_count) = match history::choose(&history, &wanted, collision_count) {
+        Choice::Use { name } => (find(&name), collision_count),
+        Choice::Refresh { name, revision, annotations, forgotten } => {
+            let found = find(&name);
+            let patch = Patch::Merge(history::refresh_patch(revision, &annotations, &forgotten));
+            match found {
+                Some(it) => {
+                    let on = On { call: "renumber a revision", owner: uid(cloneset) };
+                    let it = writer.patch(on, &it, None, &patch, &PatchParams::default()).await?;
+                    (Some(it), collision_count)
+                }
+                None => (None, collision_count),
+            }
+        }
+        Choice::Create(new) => {
+            let (made, collision_count) = create(*new, uid(cloneset), writer).await?;
+            (Some(made), collision_count)
+        }
+    };
+    let update = update.expect("the choice is one of the revisions it was made from");
+    let current = history::current(&history, &status.current_revision).and_then(|it| find(it.name()));
+    let current = current.unwrap_or_else(|| update.clone());
+    Ok(Settled {
+        current: opened.open(&current),
+        update: opened.open(&update),
+        current_object: current,
+        update_object: update,
+        history: history.iter().map(|it| opened.open(it)).collect(),
+        collision_count,
+        listed: history.iter().filter_map(|it| find(it.name())).collect(),
+    })
+}
+
+fn wanted(cloneset: &CloneSet, opened: &Opened) -> Wanted {
+    let labels = cloneset.spec.template["metadata"]["labels"].as_object();
+    let text = |(key, value): (&String, &serde_json::Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    let hash = claims_hash(&cloneset.spec.volume_claim_templates);
+    Wanted {
+        namespace: cloneset.metadata.namespace.clone().unwrap_or_default(),
+        owner: owner(cloneset),
+        labels: labels.into_iter().flatten().filter_map(text).collect(),
+        annotations: cloneset.metadata.annotations.clone().unwrap_or_default(),
+        refreshed: BTreeMap::from([(CLAIM_TEMPLATES_HASH.to_owned(), hash)]),
+        forgotten: RELEASE_LABELS,
+        data: opened.encode(cloneset),
+    }
+}
+
+/// The reference by which things belong to a CloneSet.
+pub fn owner(cloneset: &CloneSet) -> OwnerReference {
+    OwnerReference {
+        api_version: "apps.kruise.io/v1beta1".to_owned(),
+        kind: "CloneSet".to_owned(),
+        name: cloneset.metadata.name.clone().unwrap_or_default(),
+        uid: uid(cloneset).to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// Writes a new revision; where its name is taken by other content, under the next name.
+async fn create(
+    mut new: NewRevision,
+    owner: &str,
+    writer: &Writer<RevisionLite>,
+) -> Result<(Arc<RevisionLite>, i32), Error> {
+    let on = On { call: "create a revision", owner };
+    let mut tries = COLLISIONS;
+    loop {
+        let key = Key::new(&new.namespace, &new.name);
+        let found = match writer.create_text(on, &key, new.body()).await {
+            Err(error) if error.code() == Some(409) && tries > 0 => writer.read(on, &key).await?,
+            other => other?,
+        };
+        match new.clash(&found) {
+            Clash::Same => return Ok((found, new.collision_count)),
+            Clash::Collision(next) => new = *next,
+        }
+        tries = tries.saturating_sub(1);
+    }
+}
+
+/// Deletes revisions that nobody needs any more. What fails is tried again in the next pass.
+pub async fn truncate(
+    cloneset: &CloneSet,
+    settled: &Settled,
+    observed: &Observed,
+    writer: &Writer<RevisionLite>,
+) {
+    let history: Vec<&RevisionLite> = settled.listed.iter().map(|it| &**it).collect();
+    let pods = observed.active.iter().filter_map(|it| it.labels().get(CONTROLLER_REVISION_HASH));
+    let live = [settled.update.name.as_str(), settled.current.name.as_str()];
+    let live = live.into_iter().chain(pods.map(String::as_str));
+    let limit = cloneset.spec.revision_history_limit.unwrap_or(10);
+    for name in history::truncate(&history, live, limit) {
+        let Some(revision) = settled.listed.iter().find(|it| it.name() == name) else { continue };
+        let on = On { call: "delete a revision", owner: uid(cloneset) };
+        if let Err(error) = writer.delete(on, revision, DeleteParams::default()).await {
+            warn!(error = &error as &dyn std::error::Error, revision = name, "an old revision stays for now");
+        }
+    }
+}
