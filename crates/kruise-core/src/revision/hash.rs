@@ -134,7 +134,7 @@ mod tests {
         hash: String,
     }
 
-    /// Claim templates and their hashes, made in Go with the steps that OpenKruise takes.
+    /// Claim templates and their hashes, made by OpenKruise's own code.
     #[test]
     fn claim_hashes_are_those_of_openkruise() {
         let vectors: Vec<Vector> = serde_json::from_str(include_str!("vectors/claims.json")).unwrap();

@@ -1,6 +1,6 @@
 //! Templates and what OpenKruise 1.9 stores for them: `hand.json` covers the features of a pod one by one, `fuzz.json`
-//! is random over the shape table, with nulls, zeros and empty members strewn in. The outputs were made in Go, with the
-//! API types and the decoder of Kubernetes 1.32.10 and the steps that OpenKruise takes.
+//! is random over the shape table, with nulls, zeros and empty members strewn in. The outputs were made in Go by
+//! OpenKruise's own revision code, from CloneSets decoded from JSON.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
