@@ -47,9 +47,13 @@ state = "/run/containerd/state"
     )
 }
 
-/// Sends every pull, whatever registry it names, to ours: nothing leaves the machine.
+/// Sends every pull, whatever registry it names, to ours: nothing leaves the machine. Without `server` containerd would
+/// go on to the registry that was named when ours does not have the image.
 fn mirror(spec: &Spec) -> String {
-    format!("[host.\"http://{}\"]\n  capabilities = [\"pull\", \"resolve\"]\n", spec.registry)
+    let registry = &spec.registry;
+    format!(
+        "server = \"http://{registry}\"\n\n[host.\"http://{registry}\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
+    )
 }
 
 fn network(spec: &Spec) -> serde_json::Value {

@@ -11,10 +11,17 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
 /// Applets that tests and probes use; the rest is one `busybox NAME` away.
-const APPLETS: [&str; 24] = [
-    "sh", "ash", "bash", "cat", "ls", "ps", "sleep", "echo", "true", "false", "env", "kill", "httpd", "wget",
-    "nc", "touch", "rm", "mkdir", "cp", "mv", "date", "grep", "sed", "test",
+const APPLETS: [&str; 28] = [
+    "sh", "ash", "cat", "ls", "ps", "sleep", "echo", "true", "false", "env", "kill", "httpd", "wget", "nc",
+    "touch", "rm", "mkdir", "cp", "mv", "date", "grep", "sed", "test", "tail", "head", "hostname", "id",
+    "nslookup",
 ];
+
+/// What asks for bash here asks for nothing that busybox's shell does not have, but busybox does not know the name.
+const BASH: &[u8] = b"#!/bin/sh\nexec /bin/sh \"$@\"\n";
+
+/// What a sidecar of the hot upgrade samples runs to hand its work over; a stand-in has none.
+const MIGRATE: &[u8] = b"#!/bin/sh\nexit 0\n";
 
 /// What a container of the image does.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +32,22 @@ pub(super) enum Entry {
     Sleep,
     /// Serves `/www` on port 80.
     Web,
+    /// Waits; has the script that hot upgrades run when a container starts.
+    Migrating,
+    /// A shell: ends at once, successfully, unless it is given something else to do.
+    Shell,
 }
 
 impl Entry {
-    fn command(self) -> &'static str {
-        match self {
-            Self::Pause | Self::Sleep => "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done",
+    fn config(self) -> serde_json::Value {
+        let command = match self {
+            Self::Pause | Self::Sleep | Self::Migrating => {
+                "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
+            }
             Self::Web => "trap 'exit 0' TERM INT; httpd -f -p 80 -h /www & wait $!",
-        }
+            Self::Shell => return json!({"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"]}),
+        };
+        json!({"Env": ["PATH=/bin"], "Entrypoint": ["/bin/sh", "-c", command]})
     }
 }
 
@@ -50,14 +65,14 @@ impl Image {
         archive.folder("www");
         archive.file("www/index.html", 0o644, format!("{name}\n").as_bytes());
         archive.file("image-name", 0o644, format!("{name}\n").as_bytes());
+        if matches!(entry, Entry::Migrating) {
+            archive.file("migrate.sh", 0o755, MIGRATE);
+        }
         let own: Arc<[u8]> = archive.finish().into();
         let config = json!({
             "architecture": architecture(),
             "os": "linux",
-            "config": {
-                "Env": ["PATH=/bin"],
-                "Entrypoint": ["/bin/sh", "-c", entry.command()],
-            },
+            "config": entry.config(),
             "rootfs": {"type": "layers", "diff_ids": [digest(&base), digest(&own)]},
         });
         let config: Arc<[u8]> = config.to_string().into_bytes().into();
@@ -79,10 +94,9 @@ pub(super) fn base_layer(busybox: &[u8]) -> Vec<u8> {
     }
     archive.file("bin/busybox", 0o755, busybox);
     for applet in APPLETS {
-        // bash asks for nothing here that ash does not have.
-        let target = if applet == "bash" { "ash" } else { "busybox" };
-        archive.link(&format!("bin/{applet}"), target);
+        archive.link(&format!("bin/{applet}"), "busybox");
     }
+    archive.file("bin/bash", 0o755, BASH);
     archive.file("etc/passwd", 0o644, b"root:x:0:0:root:/:/bin/sh\n");
     archive.finish()
 }

@@ -1,7 +1,9 @@
 //! A registry on loopback whose images are made here from one static busybox: nothing is downloaded.
 //!
-//! Every tag of the catalogue has content of its own, so that an update to another tag is a real change of image.
+//! Every tag of the catalogue has content of its own, so that an update to another tag is a real change of image; only
+//! its aliases share the image of another tag.
 
+mod catalogue;
 mod image;
 mod tar;
 
@@ -21,18 +23,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use image::{Entry, Image};
+use catalogue::{ALIASES, CATALOGUE};
+use image::Image;
 use tokio_util::sync::CancellationToken;
 
 /// What sandboxes run.
 pub const PAUSE: &str = "lab/pause:1";
-
-/// What there is to pull: repository, tags, what it runs.
-const CATALOGUE: [(&str, &[&str], Entry); 3] = [
-    ("lab/pause", &["1"], Entry::Pause),
-    ("lab/web", &["1", "2", "3"], Entry::Web),
-    ("lab/sleep", &["1", "2", "3"], Entry::Sleep),
-];
 
 const DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
@@ -86,6 +82,10 @@ impl Store {
                 store.add(repository, tag, &Image::new(base.clone(), &format!("{repository}:{tag}"), entry));
             }
         }
+        for (repository, alias, tag) in ALIASES {
+            let manifest = store.manifests[&format!("{repository}@{tag}")].clone();
+            store.manifests.insert(format!("{repository}@{alias}"), manifest);
+        }
         store
     }
 
@@ -114,5 +114,14 @@ mod tests {
         let tags: usize = CATALOGUE.iter().map(|(_, tags, _)| tags.len()).sum();
         // One config and one small layer each, and the base.
         assert_eq!(store.blobs.len(), 2 * tags + 1);
+    }
+
+    #[test]
+    fn an_alias_is_the_same_image_under_another_tag() {
+        let store = Store::build(b"not really busybox");
+        for (repository, alias, tag) in ALIASES {
+            let manifest = |tag: &str| &store.manifests[&format!("{repository}@{tag}")];
+            assert_eq!(manifest(alias), manifest(tag), "{repository}");
+        }
     }
 }
