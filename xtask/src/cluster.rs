@@ -22,6 +22,9 @@ pub(crate) enum Command {
         /// Nodes without machines: pods claim to run
         #[arg(long, default_value_t = 0)]
         fake_nodes: usize,
+        /// CPUs that pods of a real node may ask for; without it, all of the machine's
+        #[arg(long)]
+        node_cpus: Option<usize>,
     },
     /// Show the clusters of this user
     List,
@@ -47,8 +50,9 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Up { name, nodes, fake_nodes } => {
-            up(name, &Shape { nodes: *nodes, fake_nodes: *fake_nodes })
+        Command::Up { name, nodes, fake_nodes, node_cpus } => {
+            let shape = Shape { nodes: *nodes, fake_nodes: *fake_nodes, node_cpus: *node_cpus };
+            up(name, &shape)
         }
         Command::List => list(),
         Command::Down { name } => {

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let programs = binaries::control_plane(&mut progress)?;
     let fake_nodes = if arguments.nodes == 0 { 3 } else { 0 };
-    let member = Shape { nodes: arguments.nodes, fake_nodes };
+    let member = Shape { nodes: arguments.nodes, fake_nodes, ..Shape::default() };
     let mut fleet: Vec<(&str, Attached)> = Vec::new();
     fleet.push(("hub", cluster::attached("hub", &Shape::default(), &mut progress)?));
     for name in MEMBERS {

@@ -27,6 +27,8 @@ pub struct Shape {
     pub nodes: usize,
     /// Fake nodes.
     pub fake_nodes: usize,
+    /// CPUs that pods of a real node may ask for, all together; without it, as many as the machine has.
+    pub node_cpus: Option<usize>,
 }
 
 /// What is written down of a cluster before anything of it is started, so that it can always be taken down.
@@ -167,12 +169,13 @@ pub(crate) fn sweep(record: &Record) {
 
 fn start(name: &str, shape: &Shape, life: Life, progress: &mut Progress) -> Result<(Record, Child)> {
     check_name(name)?;
+    let reserved_cpus = reserved_cpus(shape.node_cpus, machine_cpus()?)?;
     // Everything that can be missing is found out, and built, before the first process starts.
     binaries::control_plane(progress)?;
     if shape.nodes > 0 {
         binaries::node(progress)?;
     }
-    let record = write_record(name, shape)?;
+    let record = write_record(name, shape, reserved_cpus)?;
     progress.say(format!("starting cluster {name}"));
 
     // A copy, as the program itself may be built anew while the cluster runs.
@@ -222,7 +225,22 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn write_record(name: &str, shape: &Shape) -> Result<Record> {
+/// What each node has to keep back for its pods to find as many CPUs as wanted.
+fn reserved_cpus(wanted: Option<usize>, machine: usize) -> Result<usize> {
+    match wanted {
+        None => Ok(0),
+        Some(wanted) if (1..=machine).contains(&wanted) => Ok(machine - wanted),
+        Some(wanted) => bail!("a node of this machine can have 1 to {machine} CPUs, not {wanted}"),
+    }
+}
+
+/// The CPUs a kubelet counts, whatever share of them this process may use.
+fn machine_cpus() -> Result<usize> {
+    let text = fs::read_to_string("/proc/cpuinfo").context("cannot count the CPUs of this machine")?;
+    Ok(text.lines().filter(|it| it.starts_with("processor")).count())
+}
+
+fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Record> {
     let clusters = home::clusters()?;
     fs::create_dir_all(&clusters)?;
     // One at a time: two clusters started at once must not choose the same ports.
@@ -259,6 +277,7 @@ fn write_record(name: &str, shape: &Shape) -> Result<Record> {
                 port: chosen[6 + 2 * it],
                 health_port: chosen[7 + 2 * it],
                 registry: format!("127.0.0.1:{}", chosen[5]),
+                reserved_cpus,
             })
             .collect(),
         fake_nodes: (0..shape.fake_nodes).map(|it| format!("{name}-f{}", it + 1)).collect(),
@@ -293,5 +312,13 @@ mod tests {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }
         assert!(check_name("member-1").is_ok());
+    }
+
+    #[test]
+    fn a_node_keeps_back_what_its_pods_must_not_see_and_never_has_more_than_the_machine() {
+        assert_eq!(reserved_cpus(None, 8).unwrap(), 0);
+        assert_eq!(reserved_cpus(Some(2), 8).unwrap(), 6);
+        assert!(reserved_cpus(Some(9), 8).is_err());
+        assert!(reserved_cpus(Some(0), 8).is_err());
     }
 }

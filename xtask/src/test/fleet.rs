@@ -30,13 +30,13 @@ pub(super) struct Fleet {
 impl Fleet {
     /// A hub and two members with fake nodes.
     pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
-        let member = Shape { nodes: 0, fake_nodes: 2 };
+        let member = Shape { fake_nodes: 2, ..Shape::default() };
         Self::start(&[("hub", Shape::default()), ("m1", member.clone()), ("m2", member)], progress)
     }
 
     /// One member with a real node.
     pub(super) fn nodes(progress: &mut Progress) -> Result<Self> {
-        Self::start(&[("m1", Shape { nodes: 1, fake_nodes: 0 })], progress)
+        Self::start(&[("m1", Shape { nodes: 1, ..Shape::default() })], progress)
     }
 
     fn start(shapes: &[(&'static str, Shape)], progress: &mut Progress) -> Result<Self> {

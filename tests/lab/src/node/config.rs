@@ -99,6 +99,7 @@ fn kubelet(spec: &Spec) -> serde_json::Value {
         "failCgroupV1": false,
         "failSwapOn": false,
         "enforceNodeAllocatable": [],
+        "systemReserved": {"cpu": spec.reserved_cpus.to_string()},
         "containerRuntimeEndpoint": format!("unix://{}", spec.socket().display()),
         "volumePluginDir": spec.folder.join("volume-plugins"),
         "podLogsDir": spec.folder.join("pod-logs"),

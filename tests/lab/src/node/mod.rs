@@ -40,6 +40,9 @@ pub struct Spec {
     pub health_port: u16,
     /// The registry its images come from, as `host:port`.
     pub registry: String,
+    /// CPUs of the machine that pods of this node may not ask for.
+    #[serde(default)]
+    pub reserved_cpus: usize,
 }
 
 impl Spec {
