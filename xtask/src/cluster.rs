@@ -25,6 +25,9 @@ pub(crate) enum Command {
         /// CPUs that pods of a real node may ask for; without it, all of the machine's
         #[arg(long)]
         node_cpus: Option<usize>,
+        /// A default storage class, `standard`, whose volumes are folders of this machine
+        #[arg(long)]
+        storage: bool,
     },
     /// Show the clusters of this user
     List,
@@ -50,8 +53,9 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Up { name, nodes, fake_nodes, node_cpus } => {
-            let shape = Shape { nodes: *nodes, fake_nodes: *fake_nodes, node_cpus: *node_cpus };
+        Command::Up { name, nodes, fake_nodes, node_cpus, storage } => {
+            let shape =
+                Shape { nodes: *nodes, fake_nodes: *fake_nodes, node_cpus: *node_cpus, storage: *storage };
             up(name, &shape)
         }
         Command::List => list(),

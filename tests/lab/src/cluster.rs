@@ -29,6 +29,8 @@ pub struct Shape {
     pub fake_nodes: usize,
     /// CPUs that pods of a real node may ask for, all together; without it, as many as the machine has.
     pub node_cpus: Option<usize>,
+    /// Whether claims get volumes.
+    pub storage: bool,
 }
 
 /// What is written down of a cluster before anything of it is started, so that it can always be taken down.
@@ -46,6 +48,9 @@ pub struct Record {
     pub nodes: Vec<node::Spec>,
     /// Names of its fake nodes.
     pub fake_nodes: Vec<String>,
+    /// Whether it has a storage class.
+    #[serde(default)]
+    pub storage: bool,
 }
 
 /// Whether a cluster's keeper is there.
@@ -281,6 +286,7 @@ fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Recor
             })
             .collect(),
         fake_nodes: (0..shape.fake_nodes).map(|it| format!("{name}-f{}", it + 1)).collect(),
+        storage: shape.storage,
         folder,
     };
     let mut file = File::create(record.folder.join("record.json"))?;

@@ -27,7 +27,7 @@ use crate::{
     fakenode,
     node::Node,
     progress::{Progress, now},
-    registry,
+    registry, storage,
 };
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -165,6 +165,12 @@ impl Parts {
             let names = record.fake_nodes.clone();
             self.tasks
                 .push(tokio::spawn(ended("fake nodes", fakenode::run(client.clone(), names, stop.clone()))));
+        }
+        if record.storage {
+            say("storage class");
+            let folder = record.folder.join("volumes");
+            self.tasks
+                .push(tokio::spawn(ended("storage", storage::run(client.clone(), folder, stop.clone()))));
         }
         say("waiting for nodes and service accounts");
         self.wait_usable(&client, record).await

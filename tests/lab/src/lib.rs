@@ -1,7 +1,7 @@
 //! How do real Kubernetes clusters run on one machine, and leave nothing behind?
 //!
 //! A cluster belongs to one *keeper* process ([`keeper`]). The keeper starts a control plane ([`control_plane`]), real
-//! nodes ([`node`]), fake nodes ([`fakenode`]) and a registry ([`registry`]), and ends all of them when it is told to,
+//! nodes ([`node`]), fake nodes ([`fakenode`]), a registry ([`registry`]) and storage ([`storage`]), and ends all of them when it is told to,
 //! when the process that asked for the cluster is gone, or when it is killed itself: every child carries a parent
 //! death signal, and everything a real node starts or mounts lives in namespaces that end with it.
 //! What a keeper cannot take with it when it is killed (bridges, cgroups) is written down first, and [`cluster::down`]
@@ -19,3 +19,4 @@ pub mod ports;
 pub mod process;
 pub mod progress;
 pub mod registry;
+pub mod storage;
