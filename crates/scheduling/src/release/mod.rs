@@ -67,6 +67,13 @@ pub struct Gate {
     pub on_failure: OnFailure,
 }
 
+impl Gate {
+    /// Whether anything could fail it.
+    pub fn can_fail(&self) -> bool {
+        self.max_failed < u32::MAX || self.max_failing_pods < u32::MAX
+    }
+}
+
 impl Default for Gate {
     fn default() -> Self {
         Self { max_failed: u32::MAX, max_failing_pods: u32::MAX, on_failure: OnFailure::Pause }
@@ -203,7 +210,7 @@ impl fmt::Display for Paused {
         match self {
             Self::ByOperator => f.write_str("paused by the operator"),
             Self::ClustersFailed { failed } => {
-                write!(f, "{failed} clusters of the wave made no progress within the deadline")
+                write!(f, "{failed} of the clusters at work made no progress within the deadline")
             }
             Self::PodsFailing { failing } => write!(f, "{failing} updated pods are failing"),
         }

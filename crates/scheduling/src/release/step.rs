@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{Approval, OnFailure, Paused, Release, Stage};
+use super::{Approval, Gate, OnFailure, Paused, Release, Stage};
 use crate::numbers::concurrency;
 
 /// What a step of a release looks at.
@@ -74,6 +74,23 @@ impl ClusterView<'_> {
 
     fn has_pods_due(&self) -> bool {
         self.due.is_some_and(|it| it > 0)
+    }
+}
+
+impl Gate {
+    /// REL-7: why the clusters at work do not pass, if they do not.
+    pub fn failure(&self, clusters: &[ClusterView<'_>], progress_deadline: u32) -> Option<Paused> {
+        let at_work = || clusters.iter().filter(|it| it.admitted);
+        let failed =
+            at_work().filter(|it| !it.has_arrived() && it.busy_for > progress_deadline).count() as u32;
+        let failing = at_work().map(|it| it.failing).fold(0, u32::saturating_add);
+        if failed > self.max_failed {
+            Some(Paused::ClustersFailed { failed })
+        } else if failing > self.max_failing_pods {
+            Some(Paused::PodsFailing { failing })
+        } else {
+            None
+        }
     }
 }
 
@@ -319,17 +336,7 @@ impl Step {
     /// REL-7: stops or turns the release where its wave fails.
     fn gate_failed(&mut self, view: &View<'_>) -> bool {
         let gate = self.release.waves[self.release.wave].gate;
-        let at_work = || view.clusters.iter().filter(|it| it.admitted);
-        let failed =
-            at_work().filter(|it| !it.has_arrived() && it.busy_for > view.progress_deadline).count() as u32;
-        let failing = at_work().map(|it| it.failing).fold(0, u32::saturating_add);
-        let why = if failed > gate.max_failed {
-            Paused::ClustersFailed { failed }
-        } else if failing > gate.max_failing_pods {
-            Paused::PodsFailing { failing }
-        } else {
-            return false;
-        };
+        let Some(why) = gate.failure(view.clusters, view.progress_deadline) else { return false };
         self.release.paused = Some(why);
         self.held = Some(Held::Paused(why));
         match gate.on_failure {

@@ -38,8 +38,7 @@ impl Draft<'_> {
         sums.granted = self.live().map(|it| i64::from(self.lines[it].unavailable)).sum();
         sums.granted_deep = self.live().map(|it| self.deep(it, self.lines[it].unavailable)).sum::<i64>()
             + self.ledger.move_hole as i64;
-        let stopped = self.ledger.release.as_ref().is_some_and(|it| it.paused.is_some());
-        if !stopped {
+        if self.ledger.paused().is_none() {
             self.grow_unavailable(&mut sums);
             self.grow_surge();
         }

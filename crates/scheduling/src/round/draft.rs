@@ -126,7 +126,7 @@ impl<'a> Draft<'a> {
 
     /// Whether updates are to stand still, by the user or by a failed gate.
     pub(super) fn is_paused(&self) -> bool {
-        self.world.spec.paused || self.ledger.release.as_ref().is_some_and(|it| it.paused.is_some())
+        self.world.spec.paused || self.ledger.paused().is_some()
     }
 
     /// Writes down what changed, and orders the writes.

@@ -3,7 +3,7 @@ use super::{
     draft::{Draft, Reach},
     reason::{Condition, Why},
 };
-use crate::release::{self, ClusterView, Release, View};
+use crate::release::{self, ClusterView, Decision, Held, OnFailure, Release, View};
 
 impl Draft<'_> {
     /// Takes up a new target (REV-10, REL-8).
@@ -28,6 +28,7 @@ impl Draft<'_> {
             self.decide_for_all(Why::Superseded(old));
         }
         self.ledger.target = new;
+        self.ledger.paused = None;
         let with_waves = self.ledger.is_releasing() && !self.world.waves.is_empty();
         self.ledger.release = with_waves.then(|| Release::begin(new, self.world.waves));
     }
@@ -35,9 +36,11 @@ impl Draft<'_> {
     /// Declares the target stable once every cluster runs it (REV-13) and the last wave has passed its gate, soak and
     /// approvals.
     pub(super) fn end_release(&mut self) {
-        if self.ledger.release.as_ref().is_some_and(|it| !it.is_over()) {
+        if self.ledger.paused().is_some() || self.ledger.release.as_ref().is_some_and(|it| !it.is_over()) {
             return;
         }
+        // Behind a gate a revision that fails must not become the one to go back to.
+        let gated = self.world.rules.gate.can_fail();
         if !self.ledger.is_releasing() || self.partition() > 0 || self.live().next().is_none() {
             return;
         }
@@ -49,7 +52,8 @@ impl Draft<'_> {
                 || row.report.is_some_and(|report| {
                     let r = row.replicas.grant;
                     let there = report.body == target && row.share.body == target && report.updated == r;
-                    row.acknowledged && report.pods == r && (there || r == 0)
+                    let well = !gated || report.available == r;
+                    row.acknowledged && report.pods == r && (there || r == 0) && well
                 })
         });
         if finished && granted + self.unplaced == self.population {
@@ -68,13 +72,11 @@ impl Draft<'_> {
         if self.world.waves.is_empty() {
             self.ledger.release = None;
         }
+        let live: Vec<usize> = self.live().collect();
         let Some(release) = self.ledger.release.take() else {
-            for row in &mut self.ledger.rows {
-                row.admitted = true;
-            }
+            self.pass_the_gate(&live);
             return;
         };
-        let live: Vec<usize> = self.live().collect();
         let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it)).collect();
         let view = View {
             clusters: &views,
@@ -102,11 +104,49 @@ impl Draft<'_> {
             self.conditions.push(Condition::ReleaseHeld(held));
         }
         if step.roll_back {
-            let given_up = self.ledger.target;
-            self.retarget(self.ledger.stable);
-            self.ledger.rolled_back = Some(given_up);
-            self.ledger.release = None;
+            self.roll_back();
         }
+    }
+
+    /// Without waves every cluster is admitted, and one gate is over all of them (REL-7).
+    fn pass_the_gate(&mut self, live: &[usize]) {
+        let releasing = self.ledger.is_releasing();
+        let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it)).collect();
+        let done: Vec<bool> = views.iter().map(ClusterView::has_arrived).collect();
+        let gate = self.world.rules.gate;
+        let failure = gate.failure(&views, self.world.rules.progress_deadline);
+        let stands_still = self.ledger.paused.is_some();
+        for (place, done) in live.iter().zip(done) {
+            // A cluster that is done, at rest or made to stand still is not late.
+            if done || stands_still || !releasing {
+                self.ledger.rows[*place].busy_for = 0;
+            }
+        }
+        for row in &mut self.ledger.rows {
+            row.admitted = true;
+        }
+        if let Some(why) = failure.filter(|_| releasing && !stands_still) {
+            let rolls_back = gate.on_failure == OnFailure::Rollback;
+            let word = if rolls_back { Decision::RolledBack } else { Decision::ReleasePaused };
+            self.decide_for_all(Why::Release(word(why)));
+            if rolls_back {
+                self.roll_back();
+                // Nothing paces the way back but the budgets.
+                self.ledger.rows.iter_mut().for_each(|it| it.admitted = true);
+            } else {
+                self.ledger.paused = Some(why);
+            }
+        }
+        if let Some(why) = self.ledger.paused {
+            self.conditions.push(Condition::ReleaseHeld(Held::Paused(why)));
+        }
+    }
+
+    fn roll_back(&mut self) {
+        let given_up = self.ledger.target;
+        self.retarget(self.ledger.stable);
+        self.ledger.rolled_back = Some(given_up);
+        self.ledger.release = None;
     }
 
     fn cluster_view(&self, place: usize) -> ClusterView<'_> {

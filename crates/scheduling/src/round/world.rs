@@ -2,7 +2,7 @@ use crate::{
     ledger::{Revision, Row},
     moves::{Rebalance, RebalanceState},
     partition::Seeding,
-    release::{PrePullView, Release, Wave},
+    release::{Gate, Paused, PrePullView, Release, Wave},
     split::{Candidate, Mode, Spread, State, WhenShort},
 };
 
@@ -83,6 +83,8 @@ pub struct Rules {
     pub on_return: OnReturn,
     /// Whether raising the partition takes updated pods back.
     pub partition_rollback: bool,
+    /// When a release without waves counts as failed; those with waves have a gate each (REL-7).
+    pub gate: Gate,
 }
 
 /// `unknownCountsAs` of the policy.
@@ -155,12 +157,27 @@ pub struct Ledger {
     pub release: Option<Release>,
     /// The target that was given up for the stable revision, until the template is edited again.
     pub rolled_back: Option<Revision>,
+    /// Why a release without waves stands still, if it does; one with waves keeps this itself.
+    pub paused: Option<Paused>,
 }
 
 impl Ledger {
     /// A ledger for an object that was never planned.
     pub fn new(revision: Revision) -> Self {
         Self { target: revision, stable: revision, ..Self::default() }
+    }
+
+    /// Why the release stands still, if it does, with waves or without.
+    pub fn paused(&self) -> Option<Paused> {
+        self.release.as_ref().map_or(self.paused, |it| it.paused)
+    }
+
+    /// Lets a paused release go on, by the operator's word.
+    pub fn resume(&mut self) {
+        self.paused = None;
+        if let Some(release) = &mut self.release {
+            release.resume();
+        }
     }
 
     /// Whether a release is going on.

@@ -179,6 +179,7 @@ pub(crate) fn rules() -> Rules {
         },
         on_return: OnReturn::Keep,
         partition_rollback: false,
+        gate: Gate::default(),
     }
 }
 

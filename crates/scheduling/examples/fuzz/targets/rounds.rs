@@ -242,6 +242,7 @@ fn rules(bytes: &mut Bytes) -> Rules {
         },
         on_return: bytes.pick(&[OnReturn::Keep, OnReturn::Failback]),
         partition_rollback: bytes.below(2) == 0,
+        gate: gate(bytes),
     }
 }
 
@@ -249,14 +250,18 @@ fn waves(bytes: &mut Bytes) -> Vec<Wave> {
     let wave = |bytes: &mut Bytes, it: u64| Wave {
         soak: bytes.number(),
         approval: bytes.pick(&[Approval::None, Approval::None, Approval::Before, Approval::After]),
-        gate: Gate {
-            max_failed: bytes.number(),
-            max_failing_pods: bytes.number(),
-            on_failure: bytes.pick(&[OnFailure::Pause, OnFailure::Rollback]),
-        },
+        gate: gate(bytes),
         ..Wave::named(&format!("w{it}"))
     };
     (0..1 + bytes.below(3)).map(|it| wave(bytes, it)).collect()
+}
+
+fn gate(bytes: &mut Bytes) -> Gate {
+    Gate {
+        max_failed: bytes.number(),
+        max_failing_pods: bytes.number(),
+        on_failure: bytes.pick(&[OnFailure::Pause, OnFailure::Rollback]),
+    }
 }
 
 fn cluster_view<'a>(bytes: &mut Bytes, name: &'a str) -> ClusterView<'a> {

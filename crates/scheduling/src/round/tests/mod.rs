@@ -15,7 +15,7 @@ use crate::{
     ledger::{Report, Revision, Row, Share},
     moves::{Rebalance, Trigger},
     partition::Seeding,
-    release::Wave,
+    release::{Gate, Wave},
     split::{Candidate, Mode, State, WhenShort},
 };
 
@@ -72,6 +72,7 @@ impl Hub {
                 },
                 on_return: OnReturn::Keep,
                 partition_rollback: false,
+                gate: Gate::default(),
             },
             mode: Mode::Divided,
             waves: Vec::new(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::release::{Approval, Approved, Gate, OnFailure, Paused};
+use crate::release::{Approval, Approved, OnFailure, Paused};
 
 fn waves(hub: &mut Hub, of: &[usize]) {
     hub.waves = vec![Wave::named("canary"), Wave::named("rest")];
@@ -201,4 +201,76 @@ fn a_paused_release_is_not_over_though_every_pod_is_updated() {
     }
     hub.settle();
     assert_eq!(hub.ledger.stable, Revision(2));
+}
+
+/// REL-7 without a Release: the decision is kept beside the ledger, and the operator or the next edit ends it.
+#[test]
+fn rel_7_a_gate_without_waves_pauses_until_it_is_resumed() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.rules.gate = Gate { max_failed: 0, ..Gate::default() };
+    hub.spec.target = Revision(2);
+    hub.round();
+    hub.report_old(0);
+    hub.obey(1);
+    hub.elapsed = 601;
+    hub.round();
+    hub.elapsed = 0;
+    assert_eq!(hub.ledger.paused, Some(Paused::ClustersFailed { failed: 1 }));
+    let held = hub.shares(|it| it.unavailable);
+    hub.report_old(0);
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("1 of the clusters at work made no progress"));
+    assert!(hub.shares(|it| it.unavailable).iter().zip(&held).all(|(now, before)| now <= before));
+    hub.ledger.resume();
+    hub.round();
+    assert_eq!(hub.ledger.paused, None);
+    hub.settle();
+    assert_eq!(hub.ledger.stable, Revision(2));
+}
+
+#[test]
+fn rel_7_a_gate_without_waves_rolls_back_whatever_the_partition() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.rules.gate = Gate { max_failing_pods: 0, on_failure: OnFailure::Rollback, ..Gate::default() };
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    hub.round();
+    let canary = usize::from(hub.share(1).body == Revision(2));
+    hub.report(canary, |it| (it.updated_available, it.available, it.failing) = (0, 2, 1));
+    hub.round();
+    assert_eq!((hub.ledger.target, hub.ledger.rolled_back), (Revision(1), Some(Revision(2))));
+    assert_eq!(hub.share(canary).body, Revision(1));
+    hub.settle();
+    assert_eq!(bodies(&hub), [1, 1]);
+    hub.spec.target = Revision(3);
+    hub.round();
+    assert_eq!((hub.ledger.target, hub.ledger.rolled_back), (Revision(3), None));
+}
+
+/// Correction of REV-13 for order Proportional: behind a gate the end asks for available pods, as a wave does.
+#[test]
+fn rel_7_a_failing_revision_does_not_become_stable_behind_a_gate_without_waves() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.rules.gate = Gate { max_failed: 0, on_failure: OnFailure::Rollback, ..Gate::default() };
+    hub.spec.target = Revision(2);
+    hub.spec.unavailable = 6;
+    hub.round();
+    for index in 0..2 {
+        hub.report(index, |it| (it.available, it.updated_available) = (0, 0));
+    }
+    hub.round();
+    assert_eq!(hub.ledger.stable, Revision(1));
+    hub.elapsed = 601;
+    hub.round();
+    hub.elapsed = 0;
+    hub.round();
+    assert_eq!((hub.ledger.stable, hub.ledger.rolled_back), (Revision(1), Some(Revision(2))));
+}
+
+#[test]
+fn rel_7_time_at_rest_is_no_delay_of_a_cluster() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.elapsed = 100_000;
+    let before = hub.ledger.clone();
+    assert_eq!(hub.round().ledger, before);
 }
