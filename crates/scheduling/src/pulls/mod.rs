@@ -1,4 +1,10 @@
-//! How many image pulls may each cluster run at once? (IPJ-1, the static part: the ledger holds the cap in between.)
+//! How many image pulls may each cluster run at once, and what does a job over the fleet come to?
+//!
+//! [`share`] is the static part of IPJ-1: the ledger holds the cap in between.
+
+mod job;
+
+pub use job::{Completion, Copy, LISTED, Time, Totals, nodes_of, removable, secret_name, total};
 
 use crate::{
     names::ClusterName,
