@@ -167,3 +167,21 @@ fn split_9_a_quota_counts_replicas_and_surge() {
     assert_eq!(check_quota(11, [(5, 1), (5, 1)]), Err(QuotaExceeded { quota: 11, wanted: 12 }));
     assert!(check_quota(u64::MAX - 1, [(u64::MAX, 1)]).is_err());
 }
+
+/// BUD-1
+#[test]
+fn both_budgets_of_zero_are_refused_unless_a_pause_makes_the_surge_zero() {
+    let int = |it| Some(IntOrPercent::Int(it));
+    assert_eq!(numbers::budgets(None, None, 10, Pace::Rolling), Ok((2, 0)));
+    assert_eq!(numbers::budgets(int(0), int(1), 10, Pace::Rolling), Ok((0, 1)));
+    assert_eq!(numbers::budgets(int(0), int(1), 10, Pace::Paused), Ok((0, 0)));
+    assert_eq!(numbers::budgets(int(0), int(0), 0, Pace::Rolling), Ok((0, 0)));
+    for pace in [Pace::Rolling, Pace::Paused] {
+        let error = numbers::budgets(int(0), int(0), 10, pace).unwrap_err();
+        assert_eq!(error.fault, Fault::BothZero);
+    }
+    // 1% of 10 is rounded down beside a surge, and up without one.
+    let percent = Some(IntOrPercent::Percent(Percent::whole(1)));
+    assert_eq!(numbers::budgets(percent, int(1), 10, Pace::Rolling), Ok((0, 1)));
+    assert_eq!(numbers::budgets(percent, int(0), 10, Pace::Rolling), Ok((1, 0)));
+}

@@ -11,7 +11,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-pub use report::{Report, ReportRefused, Taken};
+pub use report::{Order, Report, ReportRefused, Taken};
 pub use row::{PastTarget, Row, Share};
 
 /// A fleet revision: the first eight bytes of the hash over the fields that make a member revision.

@@ -5,7 +5,7 @@ use super::{Revision, Share};
 /// What a member says about one object, read after its controller had observed the plan it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Which start of the agent wrote this; only grows.
+    /// Which start of the agent wrote this; only grows. A counter, or a clock in seconds: see [`Order`].
     pub incarnation: u64,
     /// Number of the report within its incarnation; only grows.
     pub number: u64,
@@ -39,6 +39,10 @@ pub struct Report {
     pub marked: u32,
     /// Pods of the body's revision that are failing: crash loop, image pull back-off, failed in-place update.
     pub failing: u32,
+    /// Of a SidecarSet whose update names a selector: matched pods it leaves out (SC-7).
+    pub unselected: u32,
+    /// How many of those are of the body's revision all the same, because they were injected with it.
+    pub unselected_updated: u32,
 }
 
 impl Report {
@@ -50,6 +54,12 @@ impl Report {
     /// Pods that exist and are not available.
     pub fn not_available(&self) -> u32 {
         self.pods.saturating_sub(self.available)
+    }
+
+    /// Pods that are of `revision` or may be brought to it: all that a selector does not leave out (SC-7).
+    pub fn reachable(&self, revision: Revision) -> u32 {
+        let there = if self.body == revision { self.unselected_updated } else { 0 };
+        self.pods - self.unselected + there
     }
 
     /// Pods known to be of `revision`. A revision the report does not echo counts 0 (REV-14).
@@ -104,6 +114,8 @@ impl Report {
             && self.neither_unavailable <= self.neither().min(self.not_available())
             && self.marked <= self.pods
             && self.failing <= self.updated
+            && self.unselected <= self.pods
+            && self.unselected_updated <= self.unselected.min(self.updated)
             && self.replicas <= replicas;
         if !consistent {
             return Err(ReportRefused::Contradiction);
@@ -113,6 +125,36 @@ impl Report {
             return Err(ReportRefused::TooManyPods);
         }
         Ok(())
+    }
+}
+
+/// Reports that may be missing between two: of one start of an agent, and starts of it.
+const FARTHEST: u64 = 1 << 32;
+
+/// Whether a report comes after the last one taken (PROTO-10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// It does.
+    Newer,
+    /// It does not.
+    NotNewer,
+    /// It is so far ahead that it can only be made up: taken, it would silence the true ones that follow.
+    Absurd,
+}
+
+impl Order {
+    /// Compares (incarnation, number) of a report with those of the last one taken. The first incarnation heard of may be
+    /// any that leaves room for as many again; after that both go up in small steps.
+    pub fn of(last: Option<(u64, u64)>, next: (u64, u64)) -> Self {
+        let Some(last) = last else {
+            let within = next.0 <= u64::MAX / 2 && next.1 <= FARTHEST;
+            return if within { Self::Newer } else { Self::Absurd };
+        };
+        if next <= last {
+            return Self::NotNewer;
+        }
+        let numbers = if next.0 == last.0 { next.1 - last.1 } else { next.1 };
+        if next.0 - last.0 > FARTHEST || numbers > FARTHEST { Self::Absurd } else { Self::Newer }
     }
 }
 

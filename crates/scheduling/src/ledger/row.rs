@@ -1,4 +1,4 @@
-use super::{Column, Report, ReportRefused, Revision, Taken};
+use super::{Column, Order, Report, ReportRefused, Revision, Taken};
 use crate::{names::ClusterName, numbers::MAX_REPLICAS};
 
 /// One cluster's share as it is written into its Assignment.
@@ -161,8 +161,11 @@ impl Row {
 
     /// Takes a report (PROTO-4, PROTO-10). `target` is the fleet's present target.
     pub fn take(&mut self, report: Report, target: Revision) -> Taken {
-        if self.report.is_some_and(|it| (report.incarnation, report.number) <= (it.incarnation, it.number)) {
-            return Taken::NotNewer;
+        let last = self.report.map(|it| (it.incarnation, it.number));
+        match Order::of(last, (report.incarnation, report.number)) {
+            Order::Newer => {}
+            Order::NotNewer => return Taken::NotNewer,
+            Order::Absurd => return Taken::Refused(ReportRefused::AbsurdNumber),
         }
         if let Err(why) = self.check(&report) {
             return Taken::Refused(why);
@@ -185,13 +188,6 @@ impl Row {
         // The epoch is the hub's to raise.
         if report.known_epoch > self.epoch || report.epoch > self.epoch {
             return Err(ReportRefused::UnknownEpoch);
-        }
-        let last = self.report.map_or((0, 0), |it| (it.incarnation, it.number));
-        let (incarnations, numbers) =
-            (report.incarnation.saturating_sub(last.0), report.number.saturating_sub(last.1));
-        // Close to the end nothing newer could ever follow, and the cluster would have silenced itself.
-        if incarnations > u64::MAX / 2 || numbers > u64::MAX / 2 {
-            return Err(ReportRefused::AbsurdNumber);
         }
         // A lost cluster may have been declared stopped before its last words of the old epoch arrived; counted pods
         // are nobody's grant. Only what any cluster may have bounds those.

@@ -208,3 +208,31 @@ fn epochs_and_numbers_nobody_gave_are_refused_as_sec_5_says() {
         assert_eq!(row.take(absurd, NEW), Taken::Refused(why), "{absurd:?}");
     }
 }
+
+/// A report that claims the future would silence the true ones: none may be farther ahead than restarts and losses can
+/// explain, however many steps it takes, and after any that is taken there is room for as many as there are.
+#[test]
+fn proto_10_a_jump_ahead_is_refused_and_leaves_room_for_what_follows() {
+    const FAR: u64 = 1 << 32;
+    assert_eq!(Order::of(None, (1_763_000_000_000_000_000, 1)), Order::Newer);
+    assert_eq!(Order::of(None, (u64::MAX / 2 + 1, 1)), Order::Absurd);
+    assert_eq!(Order::of(None, (1, FAR + 1)), Order::Absurd);
+    let last = Some((5, 100));
+    assert_eq!(Order::of(last, (5, 100)), Order::NotNewer);
+    assert_eq!(Order::of(last, (4, u64::MAX)), Order::NotNewer);
+    assert_eq!(Order::of(last, (5, 101)), Order::Newer);
+    assert_eq!(Order::of(last, (5, 100 + FAR)), Order::Newer);
+    assert_eq!(Order::of(last, (5, 101 + FAR)), Order::Absurd);
+    assert_eq!(Order::of(last, (6, 0)), Order::Newer);
+    assert_eq!(Order::of(last, (6, FAR + 1)), Order::Absurd);
+    assert_eq!(Order::of(last, (5 + FAR, 1)), Order::Newer);
+    assert_eq!(Order::of(last, (6 + FAR, 1)), Order::Absurd);
+    // Whatever was taken, the next start of the agent can be heard.
+    let mut last = (u64::MAX / 2, FAR);
+    for _ in 0..1_000 {
+        let next = (last.0 + FAR, FAR);
+        assert_eq!(Order::of(Some(last), next), Order::Newer);
+        last = next;
+    }
+    assert_eq!(Order::of(Some(last), (last.0 + 1, 0)), Order::Newer);
+}

@@ -51,6 +51,29 @@ pub fn max_unavailable(value: Option<IntOrPercent>, replicas: u64, surge: u64) -
     value.resolve(replicas, if surge == 0 { Rounding::Up } else { Rounding::Down })
 }
 
+/// Both budgets of an update on `replicas`, (unavailable, surge) (BUD-1). Both zero is refused where there are replicas:
+/// no pod could ever be updated. While paused there is no surge, and that alone is no reason to refuse.
+pub fn budgets(
+    unavailable: Option<IntOrPercent>,
+    surge: Option<IntOrPercent>,
+    replicas: u64,
+    pace: Pace,
+) -> Result<(u64, u64), Error> {
+    let most = max_surge(surge, replicas, Pace::Rolling);
+    let down = max_unavailable(unavailable, replicas, most);
+    check_budgets(down, most, replicas)?;
+    let surge = max_surge(surge, replicas, pace);
+    Ok((max_unavailable(unavailable, replicas, surge), surge))
+}
+
+/// Refuses budgets by which nothing could ever be updated (BUD-1).
+pub fn check_budgets(unavailable: u64, surge: u64, replicas: u64) -> Result<(), Error> {
+    if unavailable == 0 && surge == 0 && replicas > 0 {
+        return Err(Error { field: "updateStrategy.maxUnavailable", fault: Fault::BothZero });
+    }
+    Ok(())
+}
+
 /// The two limits of a rebalance on `replicas`, (surge, unavailable) (MOVE-1). Both zero is refused: no move could
 /// ever be made.
 pub fn rebalance(surge: IntOrPercent, unavailable: IntOrPercent, replicas: u64) -> Result<(u64, u64), Error> {

@@ -5,7 +5,9 @@ mod percent;
 
 use std::{error, fmt};
 
-pub use limits::{Pace, check_partition, concurrency, max_surge, max_unavailable, partition, rebalance};
+pub use limits::{
+    Pace, budgets, check_budgets, check_partition, concurrency, max_surge, max_unavailable, partition, rebalance,
+};
 pub use percent::Percent;
 
 /// The most replicas one object may have over the fleet.

@@ -1,7 +1,7 @@
-//! The partition of a SidecarSet: its population is the pods it matches (SC-1, SC-2, SC-6, SC-7).
+//! The partition of a SidecarSet: its population is the pods it matches (SC-1, SC-2, SC-4, SC-6, SC-7).
 
 use super::{Answer, Cluster, Error, Request, plan};
-use crate::numbers::IntOrPercent;
+use crate::{ledger::Revision, numbers::IntOrPercent};
 
 /// One cluster's matched pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,14 @@ pub fn needs_replan(planned: u32, now: u32) -> bool {
 }
 
 /// The partition an agent writes for `updated` pods out of `matched_now`: a fixed one would turn every added pod into
-/// one more updated pod.
+/// one more updated pod. With a selector `matched_now` leaves out the pods that are old and not selected: a member
+/// counts its partition over the pods it could update.
 pub fn member_partition(matched_now: u32, updated: u32) -> u32 {
     matched_now.saturating_sub(updated)
+}
+
+/// What a member's SidecarSet carries as its custom-version label (SC-4): the fleet revision of its body, so that an
+/// injection pinned to a version means the same one in all clusters, whatever the members call their revisions.
+pub fn custom_version(body: Revision) -> String {
+    body.to_string()
 }

@@ -3,10 +3,12 @@
 //! [`next`] is one step of a release: a function of what is saved, what the clusters show and how much time passed. The
 //! user's partition stays the outer limit; waves decide where the updated pods are, never how many.
 
+mod ahead;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::{Ordered, PreDownload, Turn, turns};
 pub use step::{ClusterView, Decision, Held, PrePullView, Step, View, next};
 
 use std::fmt;

@@ -1,11 +1,14 @@
 use std::cmp::Reverse;
 
 use super::{
-    UnknownCountsAs,
+    Population, UnknownCountsAs,
     draft::{Draft, Reach},
     reason::{Condition, Holder, Why},
 };
-use crate::webster::{Part, fill};
+use crate::{
+    numbers::check_budgets,
+    webster::{Part, fill},
+};
 
 /// The sums BUD-3 speaks of, kept up to date while shares grow.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +34,13 @@ struct Sums {
 impl Draft<'_> {
     /// Shares out U and S by demand (section 8).
     pub(super) fn share_out_budgets(&mut self) {
+        if self.refuses_budgets() {
+            return;
+        }
+        if self.is_per_cluster() {
+            self.copy_budgets();
+            return;
+        }
         self.keep_used_shares();
         let hole = self.hole();
         let mut sums = self.sums(hole);
@@ -43,6 +53,32 @@ impl Draft<'_> {
             self.grow_surge();
         }
         self.note_held(hole);
+    }
+
+    /// BUD-1: with both budgets 0 no share is given, and what was is taken back. Without surge by a pause that is as
+    /// it should be, and a SidecarSet knows no surge at all.
+    fn refuses_budgets(&mut self) -> bool {
+        let spec = self.world.spec;
+        if spec.paused || spec.population == Population::Matched {
+            return false;
+        }
+        let checked =
+            check_budgets(u64::from(spec.unavailable), u64::from(spec.surge), u64::from(spec.replicas));
+        let Err(error) = checked else { return false };
+        self.conditions.push(Condition::BudgetsRefused(error));
+        for line in self.lines.iter_mut().filter(|it| it.reach == Reach::Heard) {
+            (line.unavailable, line.surge) = (0, 0);
+        }
+        true
+    }
+
+    /// Every cluster gets both budgets as the user wrote them (SPLIT-6).
+    fn copy_budgets(&mut self) {
+        let spec = self.world.spec;
+        let surge = if spec.paused || spec.in_place_only { 0 } else { spec.surge };
+        for line in self.lines.iter_mut().filter(|it| it.reach == Reach::Heard) {
+            (line.unavailable, line.surge) = (spec.unavailable, surge);
+        }
     }
 
     /// A share goes down only with its demand, with the limit, or unused for long (BUD-7, BUD-12).

@@ -42,7 +42,7 @@ impl Draft<'_> {
         } else if line.body == target {
             let there = report.of(target);
             let due = if self.ledger.is_releasing() { line.updated } else { line.replicas };
-            let forward = due.saturating_sub(there).min(report.pods.saturating_sub(there));
+            let forward = due.saturating_sub(there).min(report.reachable(target).saturating_sub(there));
             let back = if self.world.rules.partition_rollback { there.saturating_sub(due) } else { 0 };
             forward.max(back)
         } else {

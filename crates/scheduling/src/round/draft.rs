@@ -1,7 +1,9 @@
-use super::{Condition, Decision, Ledger, Plan, Population, World, demand::Demand, reason::Why};
+use super::{
+    Condition, Decision, Ledger, Numbers, Plan, Population, Spec, World, demand::Demand, reason::Why,
+};
 use crate::{
     ledger::{Revision, Row, Share},
-    split::State,
+    split::{Mode, State},
 };
 
 /// A round in the making.
@@ -56,7 +58,7 @@ pub(super) enum Reach {
     Heard,
     /// It is not heard: it keeps its share, and its exposure counts.
     Frozen,
-    /// It is lost or was never there: only its exposure counts.
+    /// It is lost, or was never given anything: only its exposure counts.
     Away,
 }
 
@@ -83,7 +85,10 @@ impl<'a> Draft<'a> {
     pub(super) fn open_lines(&mut self) {
         for (cluster, row) in self.world.clusters.iter().zip(&mut self.ledger.rows) {
             let reach = match () {
-                () if row.lost || cluster.candidate.state == State::Pending => Reach::Away,
+                () if row.lost => Reach::Away,
+                // One that was never given anything holds nothing. One that was may be acting on it, whatever it is
+                // called now.
+                () if cluster.candidate.state == State::Pending && row.share.seq == 0 => Reach::Away,
                 () if cluster.is_heard() => Reach::Heard,
                 () => Reach::Frozen,
             };
@@ -124,6 +129,19 @@ impl<'a> Draft<'a> {
         if self.ledger.rolled_back.is_some() { 0 } else { self.world.spec.partition.min(self.population) }
     }
 
+    /// Whether every cluster has the object's numbers for itself (SPLIT-6).
+    pub(super) fn is_per_cluster(&self) -> bool {
+        let Spec { numbers, population, .. } = self.world.spec;
+        let duplicated = self.world.mode == Mode::Duplicated && population == Population::Granted;
+        numbers == Numbers::PerCluster && duplicated
+    }
+
+    /// Pods that may be down on purpose over the fleet.
+    pub(super) fn most_down(&self) -> i64 {
+        let each = i64::from(self.world.spec.unavailable);
+        if self.is_per_cluster() { each * self.live().count() as i64 } else { each }
+    }
+
     /// Whether updates are to stand still, by the user or by a failed gate.
     pub(super) fn is_paused(&self) -> bool {
         self.world.spec.paused || self.ledger.paused().is_some()
@@ -132,13 +150,17 @@ impl<'a> Draft<'a> {
     /// Writes down what changed, and orders the writes.
     pub(super) fn finish(mut self) -> Plan {
         let target = self.ledger.target;
+        let scale_shares = self.scale_shares();
         let mut growing = Vec::new();
         for place in 0..self.lines.len() {
             let line = self.lines[place];
             if line.reach != Reach::Heard {
                 continue;
             }
-            let share = self.share(place, &line);
+            let share = Share {
+                scale_unavailable: scale_shares.as_ref().map(|it| it[place]),
+                ..self.share(place, &line)
+            };
             let row = &mut self.ledger.rows[place];
             let never_given = row.share.seq == 0 && share.replicas == 0 && !row.counted;
             if never_given || (row.share.seq > 0 && row.share.asks_the_same(&share)) {
@@ -206,8 +228,11 @@ impl<'a> Draft<'a> {
             updated,
             unavailable: line.unavailable,
             surge: line.surge,
-            scale_unavailable: self.scale_share(place),
-            paused: self.world.spec.paused || (line.unavailable == 0 && line.surge == 0),
+            scale_unavailable: None,
+            paused: self.world.spec.paused || (line.unavailable == 0 && line.surge == 0) || {
+                // With numbers of its own a member is stopped by nothing else.
+                self.is_per_cluster() && self.ledger.paused().is_some()
+            },
             body: line.body,
             stable: self.ledger.stable,
             named: if self.may_delete(place, line) {

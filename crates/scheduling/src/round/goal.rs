@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     moves::Imbalance,
+    partition::Seeding,
     reason::Change,
     split::{self, Candidate, Goal, Request, State},
 };
@@ -36,12 +37,12 @@ impl Draft<'_> {
             let (cluster, line) = (&self.world.clusters[place], &self.lines[place]);
             let state = match line.reach {
                 // A cluster that is not heard, or was taken back just now, keeps what it has.
-                Reach::Frozen if cluster.is_heard() || cluster.candidate.state == State::Lost => {
-                    State::Offline
-                }
+                Reach::Frozen if cluster.candidate.state != State::Unsupported => State::Offline,
                 Reach::Away => State::Lost,
                 // Taken back already: it keeps what it was granted, and gets no more before it is ready (FO-6).
                 _ if cluster.candidate.state == State::Returning => State::Cordoned,
+                // Pods added there during a release would all be of one revision, due or not (REV-7).
+                _ if cluster.candidate.state == State::Ready && self.is_one_sided(place) => State::Cordoned,
                 _ => cluster.candidate.state,
             };
             Candidate { state, current: line.before, ..cluster.candidate.clone() }
@@ -54,6 +55,11 @@ impl Draft<'_> {
             spread: self.world.spread.to_vec(),
             clusters: (0..self.lines.len()).map(candidate).collect(),
         }
+    }
+
+    /// Whether a cluster cannot run old pods beside new ones while there are both.
+    pub(super) fn is_one_sided(&self, place: usize) -> bool {
+        self.ledger.is_releasing() && self.world.clusters[place].seeding == Seeding::Unable
     }
 
     fn follow(&mut self, answer: &split::Answer) {
@@ -120,20 +126,30 @@ impl Draft<'_> {
         let deadline = self.world.rules.progress_deadline;
         let heard: Vec<usize> = self.heard().collect();
         let falls = |line: &Line| line.before.saturating_sub(line.goal);
+        // What each cluster is to lose for the scale-down, used up from the front.
+        let mut losses: Vec<(usize, u32)> = heard.iter().map(|it| (*it, falls(&self.lines[*it]))).collect();
+        let mut first = 0;
         for &place in &heard {
             let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
             if row.moving_for <= deadline || !row.acknowledged {
                 continue;
             }
             let mut overdue = line.starting.saturating_sub(falls(line)).min(line.goal);
-            for &other in heard.iter().filter(|it| **it != place) {
-                if overdue == 0 {
-                    break;
+            let mut next = first;
+            while overdue > 0 && next < losses.len() {
+                let (other, loss) = losses[next];
+                // Its own loss is no other's; it stays for those that follow.
+                if other != place {
+                    let spared = loss.min(overdue);
+                    losses[next].1 -= spared;
+                    self.lines[other].goal += spared;
+                    self.lines[place].goal -= spared;
+                    overdue -= spared;
                 }
-                let spared = falls(&self.lines[other]).min(overdue);
-                self.lines[other].goal += spared;
-                self.lines[place].goal -= spared;
-                overdue -= spared;
+                if losses[next].1 == 0 && next == first {
+                    first += 1;
+                }
+                next += 1;
             }
         }
         for place in heard {

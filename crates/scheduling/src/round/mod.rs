@@ -20,7 +20,7 @@ mod world;
 
 pub use reason::{Condition, Decision, Holder, Why};
 pub use slots::{SlotCluster, SlotReach, SlotReport, SlotRow, plan_slots};
-pub use world::{Cluster, Ledger, OnReturn, Population, Rules, Spec, UnknownCountsAs, World};
+pub use world::{Cluster, Ledger, Numbers, OnReturn, Population, Rules, Spec, UnknownCountsAs, World};
 
 use std::fmt;
 
@@ -80,6 +80,7 @@ pub fn plan(world: &World<'_>, ledger: &Ledger) -> Result<Plan, Mismatch> {
     draft.end_release();
     draft.move_replicas();
     draft.split_updated();
+    draft.pull_ahead();
     draft.work_out_demand();
     draft.share_out_budgets();
     Ok(draft.finish())

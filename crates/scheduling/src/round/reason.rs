@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{ledger::Revision, names::ClusterName, partition, reason, release, split};
+use crate::{ledger::Revision, names::ClusterName, numbers, partition, reason, release, split};
 
 /// Something a round decided, and for which cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub enum Why {
     },
     /// Its share of unavailable pods was taken back because pods are down elsewhere.
     ShareWithdrawn(u32),
+    /// Images of the target are to be pulled ahead over the fleet (REL-11).
+    PreDownload(Revision),
     /// The stable revision became what was the target.
     Released(Revision),
     /// A new target replaced one that was not finished.
@@ -86,6 +88,7 @@ impl fmt::Display for Why {
             Self::ShareWithdrawn(by) => {
                 write!(f, "{by} of its unavailable pods are withdrawn, pods are down elsewhere")
             }
+            Self::PreDownload(revision) => write!(f, "images of revision {revision} are pulled ahead"),
             Self::Released(revision) => write!(f, "revision {revision} is released"),
             Self::Superseded(revision) => write!(f, "the release of {revision} is superseded"),
             Self::Release(decision) => decision.fmt(f),
@@ -122,6 +125,8 @@ pub enum Condition {
     Refused(split::Error),
     /// The updated pods cannot be divided: they stay as they are.
     PartitionRefused(partition::Error),
+    /// Both budgets are 0: no pod is updated.
+    BudgetsRefused(numbers::Error),
     /// A cluster cannot be emptied yet.
     DrainHeld {
         /// The cluster.
@@ -131,6 +136,8 @@ pub enum Condition {
     },
     /// The release waits.
     ReleaseHeld(release::Held),
+    /// The new template waits for the release of the object named.
+    WaitsFor(String),
 }
 
 impl fmt::Display for Condition {
@@ -155,10 +162,12 @@ impl fmt::Display for Condition {
             Self::Division(condition) => condition.fmt(f),
             Self::Refused(error) => error.fmt(f),
             Self::PartitionRefused(error) => error.fmt(f),
+            Self::BudgetsRefused(error) => error.fmt(f),
             Self::DrainHeld { cluster, replicas } => {
                 write!(f, "{cluster} keeps {replicas} replicas until they are available elsewhere")
             }
             Self::ReleaseHeld(held) => held.fmt(f),
+            Self::WaitsFor(other) => write!(f, "the new template waits until the release of {other} is over"),
         }
     }
 }

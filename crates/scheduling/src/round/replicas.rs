@@ -6,6 +6,7 @@ use super::{
 use crate::{
     moves::{Giver, GrowRoom, Growth, ShrinkRoom},
     split::State,
+    webster::{Part, fill},
 };
 
 impl Draft<'_> {
@@ -65,13 +66,13 @@ impl Draft<'_> {
     }
 
     fn shrink_room(&self) -> ShrinkRoom {
-        let (spec, rules) = (&self.world.spec, &self.world.rules);
+        let rules = &self.world.rules;
         let replicas = self.population as i64;
         let settled = self.live().map(|it| self.lines[it].settled()).sum();
         ShrinkRoom {
             replicas,
             move_unavailable: i64::from(rules.move_unavailable),
-            deepest: i64::from(spec.unavailable.max(rules.move_unavailable)),
+            deepest: self.most_down().max(i64::from(rules.move_unavailable)),
             settled,
             sure: self.live().map(|it| self.surely_available(it)).sum(),
             held: self.live().map(|it| self.held(it)).sum(),
@@ -150,11 +151,21 @@ impl Draft<'_> {
             .sum()
     }
 
-    /// What a member carries as scaleStrategy.maxUnavailable: 0 would forbid it to repair.
-    pub(super) fn scale_share(&self, place: usize) -> Option<u32> {
+    /// What each member carries as scaleStrategy.maxUnavailable (BUD-10): its share by replicas, and enough for what
+    /// is starting there. 0 would forbid it to repair.
+    pub(super) fn scale_shares(&self) -> Option<Vec<u32>> {
         let whole = self.world.spec.scale_unavailable?;
-        let line = &self.lines[place];
-        let share = u64::from(whole) * u64::from(line.replicas) / self.population.max(1);
-        Some((share as u32).max(line.starting + line.grown).max(1))
+        let part = |it: &usize| {
+            let away = self.lines[*it].reach == Reach::Away;
+            Part { weight: if away { 0 } else { self.lines[*it].replicas }, at: 0, top: whole }
+        };
+        let mut parts: Vec<Part> = self.by_rank.iter().map(part).collect();
+        fill(&mut parts, u64::from(whole));
+        let mut shares = vec![1; self.lines.len()];
+        for (place, part) in self.by_rank.iter().zip(parts) {
+            let line = &self.lines[*place];
+            shares[*place] = part.at.max(line.starting + line.grown).max(1);
+        }
+        Some(shares)
     }
 }

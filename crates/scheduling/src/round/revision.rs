@@ -21,11 +21,42 @@ impl Draft<'_> {
             }
             return;
         }
+        if self.is_per_cluster() {
+            self.copy_partition();
+            return;
+        }
         match partition::plan_kept(&self.partition_request(), self.partition()) {
             Ok(answer) => self.grant_updated(&answer),
             Err(error) => {
                 self.conditions.push(Condition::PartitionRefused(error));
                 self.keep_updated();
+            }
+        }
+    }
+
+    /// Every admitted cluster keeps as many pods old as the user says, and no sum is looked at (SPLIT-6).
+    fn copy_partition(&mut self) {
+        let kept = u32::try_from(self.partition()).unwrap_or(u32::MAX);
+        let paused = self.is_paused();
+        for place in 0..self.lines.len() {
+            let (line, row) = (self.lines[place], &self.ledger.rows[place]);
+            let granted = self.granted_updated(place);
+            let due = if row.admitted { line.replicas.saturating_sub(kept) } else { granted };
+            let (updated, why) = match () {
+                () if line.reach != Reach::Heard => (row.updated.exposure, Share::Frozen),
+                () if self.is_one_sided(place) && granted > 0 => (line.replicas, Share::CannotSeed),
+                () if self.is_one_sided(place) && due < line.replicas => (0, Share::CannotSeed),
+                () if paused && due > granted + line.replicas.saturating_sub(line.before) => {
+                    (granted + line.replicas.saturating_sub(line.before), Share::Paused)
+                }
+                () if !row.admitted => (due, Share::WaveToCome),
+                () if due == line.replicas => (due, Share::Full),
+                () => (due, if due == 0 { Share::NotDue } else { Share::Due }),
+            };
+            self.ledger.rows[place].due = Some(if line.reach == Reach::Heard { due } else { updated });
+            if line.reach == Reach::Heard {
+                self.decide(place, Why::Updated(why));
+                self.set_body(place, updated);
             }
         }
     }
@@ -37,11 +68,16 @@ impl Draft<'_> {
                 (&self.world.clusters[place], &self.lines[place], &self.ledger.rows[place]);
             let report = row.report.unwrap_or_default();
             let (leftovers, broken) = report.leftovers(self.ledger.stable);
+            // Of matched pods only the selected ones are divided, and those that are new anyway (SC-7).
+            let (replicas, previous) = match self.world.spec.population {
+                Population::Granted => (line.replicas, line.before),
+                Population::Matched => (report.reachable(self.ledger.target).min(line.replicas), 0),
+            };
             Cluster {
                 name: row.cluster.clone(),
                 rank: world.candidate.rank,
-                replicas: if line.reach == Reach::Away { 0 } else { line.replicas },
-                previous: line.before,
+                replicas: if line.reach == Reach::Away { 0 } else { replicas },
+                previous,
                 updated: row.reported_updated(self.ledger.target),
                 granted: self.granted_updated(place),
                 wave: if with_waves { world.wave as u32 } else { 0 },
@@ -117,6 +153,10 @@ impl Draft<'_> {
             if updated > granted && answer.kept > 0 {
                 let covered = i64::from(self.ledger.rows[place].updated.exposure);
                 updated = i64::from(updated).min(covered + room).max(i64::from(granted)) as u32;
+                // One that cannot run old pods beside new ones waits until all of it may be new.
+                if self.is_one_sided(place) && updated < row.updated && granted == 0 {
+                    updated = 0;
+                }
                 room -= (i64::from(updated) - covered).max(0);
             }
             self.decide(place, Why::Updated(why));

@@ -1,5 +1,5 @@
 use crate::{
-    ledger::Column,
+    ledger::{Column, Order, ReportRefused, Taken},
     names::ClusterName,
     pulls::{self, Puller, Slots},
 };
@@ -54,7 +54,7 @@ pub enum SlotReach {
     Heard,
     /// It is not: the slots it may be using stay held.
     Offline,
-    /// It is lost: what it holds is free.
+    /// It is lost, or the job's deadline is over: what it holds is free.
     Lost,
 }
 
@@ -64,16 +64,24 @@ impl SlotRow {
         Self { cluster, seq: 0, slots: Column::default(), report: None, acknowledged: false }
     }
 
-    /// Takes a report, unless it is not newer than the last one.
-    pub fn take(&mut self, report: SlotReport) {
-        if self.report.is_some_and(|it| (report.incarnation, report.number) <= (it.incarnation, it.number)) {
-            return;
+    /// Takes a report, unless it is not newer than the last one or cannot be true (PROTO-10).
+    pub fn take(&mut self, report: SlotReport) -> Taken {
+        let last = self.report.map(|it| (it.incarnation, it.number));
+        match Order::of(last, (report.incarnation, report.number)) {
+            Order::Newer => {}
+            Order::NotNewer => return Taken::NotNewer,
+            Order::Absurd => return Taken::Refused(ReportRefused::AbsurdNumber),
+        }
+        if report.seq > self.seq {
+            return Taken::Refused(ReportRefused::UnknownPlan);
         }
         self.report = Some(report);
         self.acknowledged = report.seq == self.seq && report.observed;
-        if self.acknowledged {
-            self.slots.acknowledge(report.active);
+        if !self.acknowledged {
+            return Taken::Noted;
         }
+        self.slots.acknowledge(report.active);
+        Taken::Acknowledged
     }
 }
 

@@ -11,6 +11,12 @@ impl Draft<'_> {
         let asked = self.world.spec.target;
         // A rollback holds until the template is edited again (REL-7).
         if self.ledger.rolled_back != Some(asked) {
+            if let Some(other) = self.world.after
+                && asked != self.ledger.target
+            {
+                self.conditions.push(Condition::WaitsFor(other.to_owned()));
+                return;
+            }
             self.ledger.rolled_back = None;
             self.retarget(asked);
         }
@@ -63,6 +69,26 @@ impl Draft<'_> {
                 row.admitted = true;
             }
             self.decide_for_all(Why::Released(target));
+        }
+    }
+
+    /// REL-11: has images pulled ahead once enough pods of the target are well. Waves have a rule of their own (REL-9).
+    pub(super) fn pull_ahead(&mut self) {
+        let target = self.ledger.target;
+        if !self.ledger.is_releasing() || self.ledger.release.is_some() || self.ledger.rolled_back.is_some() {
+            self.ledger.pre_download = None;
+            return;
+        }
+        if self.ledger.pre_download == Some(target) {
+            return;
+        }
+        let reports = self.live().filter_map(|it| self.ledger.rows[it].report);
+        let ready =
+            reports.filter(|it| it.body == target).map(|it| u64::from(it.updated_available)).sum::<u64>();
+        let due = self.world.pre_download.is_some_and(|it| it.is_due(self.population, ready));
+        self.ledger.pre_download = due.then_some(target);
+        if due {
+            self.decide_for_all(Why::PreDownload(target));
         }
     }
 
@@ -171,6 +197,10 @@ impl Draft<'_> {
     /// Whether the clusters admitted so far are too few for the pods that may be updated. Waves still to come are not
     /// opened for nothing: opened early, they would run without their gates once the partition is lowered.
     fn wants_more_clusters(&self) -> bool {
+        // With numbers of its own every cluster has pods due.
+        if self.is_per_cluster() {
+            return true;
+        }
         let most: u64 = self
             .live()
             .filter(|it| self.ledger.rows[*it].admitted)

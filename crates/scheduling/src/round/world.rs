@@ -2,7 +2,7 @@ use crate::{
     ledger::{Revision, Row},
     moves::{Rebalance, RebalanceState},
     partition::Seeding,
-    release::{Gate, Paused, PrePullView, Release, Wave},
+    release::{Gate, Paused, PreDownload, PrePullView, Release, Wave},
     split::{Candidate, Mode, Spread, State, WhenShort},
 };
 
@@ -21,6 +21,10 @@ pub struct World<'a> {
     pub spread: &'a [Spread],
     /// The waves of the policy; empty for order Proportional.
     pub waves: &'a [Wave],
+    /// The object this one comes after, while that one's release is going on (`fleet.kruise.io/after`, SC-5).
+    pub after: Option<&'a str>,
+    /// The object's own wish to have images pulled ahead, where there are no waves (REL-11).
+    pub pre_download: Option<PreDownload>,
     /// How far the images of the next wave are pulled.
     pub pre_pull: Option<PrePullView>,
     /// The clusters, in the order of the ledger's rows.
@@ -50,6 +54,18 @@ pub struct Spec {
     pub in_place_only: bool,
     /// What the pods of the fleet belong to.
     pub population: Population,
+    /// Whether partition and budgets are about the fleet or about each cluster.
+    pub numbers: Numbers,
+}
+
+/// The annotation `fleet.kruise.io/numbers` of an object whose replicas are duplicated (SPLIT-6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbers {
+    /// They are over the whole fleet.
+    #[default]
+    Global,
+    /// Every cluster gets them as they are, resolved on its own replicas. Only where each has all N of them.
+    PerCluster,
 }
 
 /// Who makes the pods.
@@ -157,6 +173,9 @@ pub struct Ledger {
     pub release: Option<Release>,
     /// The target that was given up for the stable revision, until the template is edited again.
     pub rolled_back: Option<Revision>,
+    /// The target whose images are to be pulled ahead by one ImagePullJob, once that is due (REL-11). Whoever makes the
+    /// job looks here in every round: a crash between saving and making it must not lose it.
+    pub pre_download: Option<Revision>,
     /// Why a release without waves stands still, if it does; one with waves keeps this itself.
     pub paused: Option<Paused>,
 }

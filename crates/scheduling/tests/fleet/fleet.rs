@@ -202,6 +202,8 @@ impl Fleet {
             when_short: self.when_short,
             spread: &self.spread,
             waves: &self.waves,
+            after: None,
+            pre_download: None,
             pre_pull: None,
             clusters: &self.clusters,
             elapsed: self.elapsed,

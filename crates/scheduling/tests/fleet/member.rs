@@ -346,6 +346,8 @@ impl Member {
             }),
             marked: count(&|it| it.marked),
             failing: count(&|it| !it.available && it.revision == share.body && is_bad(it.revision)),
+            unselected: 0,
+            unselected_updated: 0,
         };
         self.outbox.push(report);
         if self.outbox.len() > 4 {

@@ -6,7 +6,7 @@ use scheduling::{
     names::{GroupName, TopologyKey},
     numbers::{IntOrPercent, Percent},
     release::{Approval, Gate, OnFailure, Wave},
-    round::{OnReturn, Population, Rules, Spec, UnknownCountsAs},
+    round::{Numbers, OnReturn, Population, Rules, Spec, UnknownCountsAs},
     split::{Spread, WhenShort, WhenUnsatisfiable},
 };
 
@@ -195,5 +195,6 @@ pub(crate) fn spec() -> Spec {
         target: Revision(1),
         in_place_only: false,
         population: Population::Granted,
+        numbers: Numbers::Global,
     }
 }

@@ -234,6 +234,8 @@ impl Sides {
             when_short: WhenShort::Overcommit,
             spread: &[],
             waves: &[],
+            after: None,
+            pre_download: None,
             pre_pull: None,
             clusters: &clusters,
             elapsed: 1,

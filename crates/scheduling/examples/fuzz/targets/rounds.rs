@@ -7,7 +7,7 @@ use scheduling::{
     partition::Seeding,
     release::{self, Approval, ClusterView, Gate, OnFailure, Release, Stage, View, Wave},
     round::{
-        self, Cluster, Ledger, OnReturn, Population, Rules, SlotCluster, SlotReach, SlotReport, SlotRow,
+        self, Cluster, Ledger, Numbers, OnReturn, Population, Rules, SlotCluster, SlotReach, SlotReport, SlotRow,
         Spec, UnknownCountsAs, World,
     },
     split::{Candidate, Mode, State, WhenShort},
@@ -36,6 +36,8 @@ pub(crate) fn plan_any(bytes: &mut Bytes) {
             when_short: bytes.pick(&[WhenShort::Hold, WhenShort::Overcommit]),
             spread: &[],
             waves: &waves,
+            after: None,
+            pre_download: None,
             pre_pull: None,
             clusters: &clusters,
             elapsed: bytes.number(),
@@ -207,6 +209,7 @@ fn state(bytes: &mut Bytes) -> State {
         State::Excluded,
         State::Offline,
         State::Lost,
+        State::Pending,
         State::Returning,
     ])
 }
@@ -222,6 +225,7 @@ fn spec(bytes: &mut Bytes) -> Spec {
         target: Revision(1 + bytes.below(3)),
         in_place_only: false,
         population: Population::Granted,
+        numbers: bytes.pick(&[Numbers::Global, Numbers::PerCluster]),
     }
 }
 
@@ -306,5 +310,7 @@ fn report(bytes: &mut Bytes, row: &Row) -> Report {
         neither_unavailable: near(bytes, 0),
         marked: near(bytes, 0),
         failing: near(bytes, 0),
+        unselected: near(bytes, 0),
+        unselected_updated: near(bytes, 0),
     }
 }

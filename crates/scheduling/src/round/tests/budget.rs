@@ -259,3 +259,60 @@ fn a_share_is_not_granted_again_beside_the_hole_of_a_move_whose_growth_is_taken_
     assert_eq!(hub.ledger.move_hole, 1);
     assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
 }
+
+#[test]
+fn bud_1_refuses_two_budgets_of_zero_and_says_so() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.round();
+    hub.report_old(0);
+    hub.report_old(1);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+    (hub.spec.unavailable, hub.spec.surge) = (0, 0);
+    let plan = hub.round();
+    assert!(plan.conditions.iter().any(|it| matches!(it, Condition::BudgetsRefused(_))));
+    assert!(words(&plan.conditions).contains("updateStrategy.maxUnavailable must not be 0"));
+    assert!(hub.shares(|it| it.unavailable + it.surge).iter().all(|it| *it == 0));
+    // A pause has no surge by itself, and without replicas there is nothing to refuse.
+    hub.spec.paused = true;
+    assert!(!words(&hub.round().conditions).contains("must not be 0"));
+    (hub.spec.paused, hub.spec.replicas) = (false, 0);
+    assert!(!words(&hub.round().conditions).contains("must not be 0"));
+}
+
+#[test]
+fn bud_10_members_carry_webster_shares_of_the_scale_limit() {
+    let mut hub = Hub::empty(3);
+    for (cluster, weight) in hub.clusters.iter_mut().zip([5, 3, 2]) {
+        cluster.candidate.weight = weight;
+    }
+    hub.spec.replicas = 10;
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [5, 3, 2]);
+    hub.spec.scale_unavailable = Some(4);
+    hub.round();
+    // By quotients 5, 3, 2, 5/3: the fourth goes to the first, and 4 * 3/10 rounded down would have lost one.
+    let shares: Vec<u32> = hub.ledger.rows.iter().map(|it| it.share.scale_unavailable.unwrap()).collect();
+    assert_eq!(shares, [2, 1, 1]);
+    hub.spec.scale_unavailable = Some(1);
+    hub.round();
+    assert!(hub.ledger.rows.iter().all(|it| it.share.scale_unavailable == Some(1)));
+}
+
+/// Correction: a cluster that is Pending again, with a plan in its hands, is not out of the sums.
+#[test]
+fn bud_6_a_pending_cluster_with_a_plan_holds_what_it_was_granted() {
+    let mut hub = releasing(1);
+    hub.round();
+    let holder = usize::from(hub.share(1).unavailable == 1);
+    assert_eq!(hub.share(holder).unavailable, 1);
+    let before = hub.shares(|it| it.replicas);
+    hub.set(holder, State::Pending);
+    for _ in 0..3 {
+        hub.round();
+        assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+        assert_eq!(hub.shares(|it| it.replicas), before);
+        hub.report_old(1 - holder);
+    }
+}

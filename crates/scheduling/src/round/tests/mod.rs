@@ -1,6 +1,7 @@
 //! Rules one by one, on a hub whose members do as they are told.
 
 mod budget;
+mod duplicated;
 mod failover;
 mod moves;
 mod revision;
@@ -9,13 +10,13 @@ mod slots;
 mod waves;
 
 use super::{
-    Cluster, Condition, Ledger, OnReturn, Plan, Population, Rules, Spec, UnknownCountsAs, Why, World, plan,
+    Cluster, Condition, Ledger, Numbers, OnReturn, Plan, Population, Rules, Spec, UnknownCountsAs, Why, World, plan,
 };
 use crate::{
     ledger::{Report, Revision, Row, Share},
     moves::{Rebalance, Trigger},
     partition::Seeding,
-    release::{Gate, Wave},
+    release::{Gate, PreDownload, Wave},
     split::{Candidate, Mode, State, WhenShort},
 };
 
@@ -25,6 +26,8 @@ struct Hub {
     rules: Rules,
     mode: Mode,
     waves: Vec<Wave>,
+    after: Option<&'static str>,
+    pre_download: Option<PreDownload>,
     clusters: Vec<Cluster>,
     ledger: Ledger,
     elapsed: u32,
@@ -55,6 +58,7 @@ impl Hub {
                 target: Revision(1),
                 in_place_only: false,
                 population: Population::Granted,
+        numbers: Numbers::Global,
             },
             rules: Rules {
                 move_surge: 1,
@@ -76,6 +80,8 @@ impl Hub {
             },
             mode: Mode::Divided,
             waves: Vec::new(),
+            after: None,
+            pre_download: None,
             clusters: Vec::new(),
             ledger: Ledger::new(Revision(1)),
             elapsed: 0,
@@ -110,6 +116,8 @@ impl Hub {
             when_short: WhenShort::Hold,
             spread: &[],
             waves: &self.waves,
+            after: self.after,
+            pre_download: self.pre_download,
             pre_pull: None,
             clusters: &self.clusters,
             elapsed: self.elapsed,

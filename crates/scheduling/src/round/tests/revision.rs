@@ -228,3 +228,43 @@ fn a_broken_replica_of_a_move_comes_first_where_the_hole_uses_up_the_budget_as_r
     hub.round();
     assert_eq!(hub.shares(|it| it.body.0 as u32), [1, 2]);
 }
+
+#[test]
+fn rev_7_a_cluster_that_cannot_seed_is_planned_as_cordoned_during_a_release() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.clusters[0].seeding = Seeding::Unable;
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 8;
+    hub.spec.replicas = 10;
+    hub.rules.move_surge = 10;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 7]);
+    hub.spec.partition = 0;
+    hub.settle();
+    assert_eq!(hub.ledger.stable, Revision(2));
+    // The release over, it takes its part of what comes.
+    hub.spec.replicas = 14;
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [7, 7]);
+}
+
+/// All or nothing also where exposures leave room for a part of it.
+#[test]
+fn rev_7_a_cluster_that_cannot_seed_waits_until_all_of_it_may_be_new() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 4;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    hub.obey_all();
+    // A third target: c1 may have a pod of it due, but c0 still holds what it was granted.
+    hub.clusters[1].seeding = Seeding::Unable;
+    hub.spec.target = Revision(3);
+    hub.spec.partition = 2;
+    for _ in 0..4 {
+        hub.round();
+        let share = hub.share(1);
+        assert!(share.body != Revision(3) || share.updated == share.replicas, "{share:?}");
+        hub.obey_all();
+    }
+}

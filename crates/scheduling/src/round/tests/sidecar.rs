@@ -1,4 +1,5 @@
 use super::*;
+use crate::partition::sidecar::custom_version;
 
 /// A SidecarSet over clusters with so many matched pods each, all at revision 1.
 fn matched(pods: &[u32]) -> Hub {
@@ -77,4 +78,80 @@ fn budgets_hold_over_matched_pods() {
     hub.spec.target = Revision(2);
     hub.round();
     assert_eq!(hub.shares(|it| it.unavailable).iter().sum::<u32>(), 1);
+}
+
+/// Like [`count`], with pods that the update's selector leaves out and that are old.
+fn count_selected(hub: &mut Hub, index: usize, pods: u32, updated: u32, unselected: u32) {
+    count(hub, index, pods, updated);
+    hub.report(index, |it| {
+        (it.replicas, it.pods, it.available) = (pods, pods, pods);
+        (it.updated, it.updated_available, it.at_stable) = (updated, updated, pods - updated);
+        it.unselected = unselected;
+        if it.body == it.stable {
+            (it.updated, it.updated_available, it.at_stable) = (pods, pods, pods);
+            it.unselected_updated = unselected;
+        }
+    });
+}
+
+#[test]
+fn sc_7_numbers_are_over_matched_pods_and_the_division_over_selected_ones() {
+    let mut hub = matched(&[10, 10]);
+    hub.spec.target = Revision(2);
+    hub.spec.unavailable = 4;
+    hub.spec.partition = 16;
+    // Of the first cluster one pod is selected, of the second all: P is over all twenty, G = 4.
+    for (index, unselected) in [9, 0].into_iter().enumerate() {
+        hub.report(index, |it| {
+            (it.replicas, it.pods, it.available) = (10, 10, 10);
+            (it.updated, it.updated_available, it.at_stable) = (10, 10, 10);
+            it.unselected = unselected;
+        });
+    }
+    let plan = hub.round();
+    assert_eq!(plan.population, 20);
+    assert_eq!(hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 }), [0, 4]);
+    count_selected(&mut hub, 0, 10, 0, 9);
+    count(&mut hub, 1, 10, 0);
+    hub.round();
+    // Demand is what is selected, not what is matched.
+    hub.spec.partition = 8;
+    hub.round();
+    assert_eq!(hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 }), [1, 10]);
+    count_selected(&mut hub, 0, 10, 1, 9);
+    count(&mut hub, 1, 10, 10);
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("1 pods that should be updated cannot be"));
+    assert_eq!(hub.shares(|it| it.unavailable), [0, 0]);
+}
+
+#[test]
+fn sc_4_every_cluster_with_a_share_names_the_same_version_and_the_others_the_stable_one() {
+    let mut hub = matched(&[6, 3]);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 8;
+    hub.round();
+    let versions: Vec<String> =
+        hub.ledger.rows.iter().map(|it| custom_version(it.share.body)).collect();
+    assert_eq!(versions, ["0000000000000002", "0000000000000001"]);
+    hub.spec.partition = 0;
+    hub.round();
+    assert!(hub.ledger.rows.iter().all(|it| custom_version(it.share.body) == "0000000000000002"));
+}
+
+#[test]
+fn sc_5_a_new_template_waits_until_the_release_it_comes_after_is_over() {
+    let mut hub = matched(&[6, 3]);
+    hub.spec.target = Revision(2);
+    hub.after = Some("CloneSet shop/web");
+    let plan = hub.round();
+    assert_eq!(hub.ledger.target, Revision(1));
+    assert!(hub.ledger.rows.iter().all(|it| it.share.body == Revision(1)));
+    assert!(words(&plan.conditions).contains("waits until the release of CloneSet shop/web is over"));
+    hub.after = None;
+    hub.round();
+    assert_eq!(hub.ledger.target, Revision(2));
+    // What has begun goes on, whatever begins elsewhere.
+    hub.after = Some("CloneSet shop/web");
+    assert!(!words(&hub.round().conditions).contains("waits until"));
 }

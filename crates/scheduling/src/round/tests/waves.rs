@@ -274,3 +274,35 @@ fn rel_7_time_at_rest_is_no_delay_of_a_cluster() {
     let before = hub.ledger.clone();
     assert_eq!(hub.round().ledger, before);
 }
+
+#[test]
+fn rel_11_images_are_pulled_ahead_once_per_target_and_only_without_waves() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.pre_download = Some(PreDownload { min_updated_ready: 1 });
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    hub.round();
+    assert_eq!(hub.ledger.pre_download, None);
+    hub.obey_all();
+    let plan = hub.round();
+    assert!(plan.decisions.iter().any(|it| it.why == Why::PreDownload(Revision(2))));
+    assert_eq!(hub.ledger.pre_download, Some(Revision(2)));
+    // It stays asked for, and is not asked for twice.
+    assert!(hub.round().decisions.iter().all(|it| it.why != Why::PreDownload(Revision(2))));
+    assert_eq!(hub.ledger.pre_download, Some(Revision(2)));
+    hub.spec.target = Revision(3);
+    hub.round();
+    assert_eq!(hub.ledger.pre_download, None);
+    hub.obey_all();
+    hub.spec.partition = 0;
+    hub.settle();
+    assert_eq!((hub.ledger.stable, hub.ledger.pre_download), (Revision(3), None));
+
+    let mut hub = Hub::at_rest(2, 3);
+    hub.pre_download = Some(PreDownload::default());
+    waves(&mut hub, &[0, 1]);
+    hub.round();
+    hub.obey_all();
+    hub.round();
+    assert_eq!(hub.ledger.pre_download, None);
+}

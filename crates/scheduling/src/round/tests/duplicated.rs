@@ -1,0 +1,89 @@
+use super::*;
+use crate::release::{OnFailure, Paused};
+
+/// Three clusters with three old pods each, all of the object's numbers in every one of them.
+fn per_cluster() -> Hub {
+    let mut hub = Hub::empty(3);
+    hub.mode = Mode::Duplicated;
+    hub.spec.numbers = Numbers::PerCluster;
+    hub.spec.replicas = 3;
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3, 3]);
+    hub
+}
+
+fn updated(hub: &Hub) -> Vec<u32> {
+    hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 })
+}
+
+#[test]
+fn split_6_numbers_over_the_fleet_stay_global_where_replicas_are_duplicated() {
+    let mut hub = per_cluster();
+    hub.spec.numbers = Numbers::Global;
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 8;
+    let plan = hub.round();
+    assert_eq!(plan.population, 9);
+    assert_eq!(updated(&hub).iter().sum::<u32>(), 1);
+    hub.obey_all();
+    hub.round();
+    assert!(hub.shares(|it| it.unavailable).iter().sum::<u32>() <= 1);
+}
+
+#[test]
+fn split_6_numbers_per_cluster_are_copied_as_they_are() {
+    let mut hub = per_cluster();
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 2;
+    hub.spec.surge = 1;
+    hub.round();
+    assert_eq!(updated(&hub), [1, 1, 1]);
+    assert_eq!(hub.shares(|it| it.unavailable), [1, 1, 1]);
+    assert_eq!(hub.shares(|it| it.surge), [1, 1, 1]);
+    // The integer is copied even where more pods are updated already: the member does not take them back.
+    hub.obey_all();
+    hub.spec.partition = 3;
+    hub.round();
+    assert_eq!(updated(&hub), [0, 0, 0]);
+    assert!(hub.ledger.rows.iter().all(|it| it.share.body == Revision(2)));
+    hub.obey_all();
+    hub.spec.partition = 0;
+    hub.settle();
+    assert_eq!(hub.ledger.stable, Revision(2));
+    // A pause takes the surge, as in one cluster.
+    hub.spec.paused = true;
+    hub.round();
+    assert!(hub.ledger.rows.iter().all(|it| it.share.paused && it.share.surge == 0));
+}
+
+#[test]
+fn split_6_waves_and_gates_also_hold_numbers_per_cluster() {
+    let mut hub = per_cluster();
+    hub.waves = vec![Wave::named("canary"), Wave::named("rest")];
+    hub.waves[0].gate = Gate { max_failing_pods: 0, on_failure: OnFailure::Pause, ..Gate::default() };
+    (hub.clusters[0].wave, hub.clusters[1].wave, hub.clusters[2].wave) = (0, 1, 1);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 1;
+    hub.round();
+    assert_eq!(updated(&hub), [2, 0, 0]);
+    hub.report(0, |it| (it.available, it.updated_available, it.failing) = (2, 1, 1));
+    hub.round();
+    let paused = hub.ledger.release.as_ref().and_then(|it| it.paused);
+    assert_eq!(paused, Some(Paused::PodsFailing { failing: 1 }));
+    assert!(hub.share(0).paused);
+    hub.ledger.resume();
+    hub.obey(0);
+    hub.round();
+    hub.round();
+    assert_eq!(updated(&hub), [2, 2, 2]);
+}
+
+#[test]
+fn split_6_numbers_are_per_cluster_only_where_replicas_are_duplicated() {
+    let mut hub = Hub::at_rest(3, 3);
+    hub.spec.numbers = Numbers::PerCluster;
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 8;
+    hub.round();
+    assert_eq!(updated(&hub), [1, 0, 0]);
+}
