@@ -3,7 +3,11 @@
 //! Prints the median time of several runs, and instructions where valgrind is installed: times compare machines,
 //! instructions compare versions.
 
+mod rounds;
+
 use std::{
+    cell::RefCell,
+    collections::HashSet,
     env,
     hint::black_box,
     process::Command,
@@ -11,12 +15,14 @@ use std::{
 };
 
 use scheduling::{
-    names::GroupName,
+    names::{ClusterName, GroupName},
     numbers::{IntOrPercent, Percent},
     partition,
     rank::rank,
     split::{Candidate, Goal, Mode, Request, Spread, State, WhenUnsatisfiable, plan},
 };
+
+use rounds::Hub;
 
 /// What is measured: planning, with the input made beforehand.
 type Run = Box<dyn Fn() -> u64>;
@@ -35,7 +41,7 @@ impl Case {
     }
 }
 
-/// Runs of a case that takes long.
+/// Runs of a case that takes long, whose instructions are not counted.
 const FEW: usize = 5;
 /// Runs of any other.
 const MANY: usize = 31;
@@ -108,7 +114,8 @@ fn cases() -> Vec<Case> {
         ("grown from 900000", grow as fn(&mut Request)),
         ("rebalance", rebalance),
         ("aggregated", aggregate),
-        ("spread", spread),
+        ("spread", |it| spread(it, 20, 8)),
+        ("spread over 1000 groups", |it| spread(it, 1_000, 1)),
     ];
     for (name, change) in changes {
         cases.push(Case::new(format!("split 1000 clusters, N = 1000000, {name}"), MANY, move || {
@@ -133,16 +140,36 @@ fn cases() -> Vec<Case> {
             },
         ));
     }
-    cases.push(Case::new("re-plan 100 objects on all of 1000, one lost".to_owned(), FEW, || {
-        let at_rest = |object: u32| {
-            let mut request = fleet(1_000, 10_000, &format!("object-{object}"));
-            carry_out(&mut request);
-            request.clusters[0].state = State::Lost;
-            request
-        };
-        let requests: Vec<Request> = (0..100).map(at_rest).collect();
-        move || requests.iter().map(placed).sum()
-    }));
+    for (objects, runs) in [(1, MANY), (100, FEW)] {
+        let name = format!("re-plan {objects} objects on all of 1000, one lost");
+        cases.push(Case::new(name, runs, move || {
+            let at_rest = |object: u32| {
+                let mut request = fleet(1_000, 10_000, &format!("object-{object}"));
+                carry_out(&mut request);
+                request.clusters[0].state = State::Lost;
+                request
+            };
+            let requests: Vec<Request> = (0..objects).map(at_rest).collect();
+            move || requests.iter().map(placed).sum()
+        }));
+    }
+    cases.extend(round_cases());
+    cases
+}
+
+fn round_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let stages: [(&str, fn(Hub) -> Hub); 3] =
+        [("at rest", |it| it), ("in a release", Hub::releasing), ("one lost", Hub::after_loss)];
+    for clusters in [10, 100, 1_000, 5_000] {
+        for (name, stage) in stages {
+            let name = format!("round {clusters} clusters, N = 1000000, {name}");
+            cases.push(Case::new(name, MANY, move || {
+                let hub = stage(Hub::at_rest(clusters, 1_000_000, "object"));
+                move || hub.planned()
+            }));
+        }
+    }
     cases
 }
 
@@ -164,8 +191,19 @@ fn candidate(number: u32, even: u32, uid: &str) -> Candidate {
         min: number % 2,
         max: number.is_multiple_of(3).then_some(even * 4),
         fit: number.is_multiple_of(5).then_some(even * 3),
-        ..Candidate::new(name.as_str(), rank(uid, &name))
+        ..Candidate::new(shared(&name), rank(uid, &name))
     }
+}
+
+/// The name of a cluster, once for all objects, as the record of a member is.
+fn shared(name: &str) -> ClusterName {
+    thread_local!(static NAMES: RefCell<HashSet<ClusterName>> = RefCell::default());
+    NAMES.with_borrow_mut(|names| {
+        if !names.contains(name) {
+            names.insert(ClusterName::from(name));
+        }
+        names.get(name).cloned().unwrap_or_else(|| ClusterName::from(name))
+    })
 }
 
 /// A fleet at rest that is scaled by a ninth.
@@ -189,15 +227,15 @@ fn aggregate(request: &mut Request) {
     request.mode = Mode::Aggregated;
 }
 
-fn spread(request: &mut Request) {
+fn spread(request: &mut Request, groups: usize, percent: u32) {
     for (index, it) in request.clusters.iter_mut().enumerate() {
-        it.groups = vec![Some(GroupName::from(format!("region-{}", index % 20)))];
+        it.groups = vec![Some(GroupName::from(format!("region-{}", index % groups)))];
     }
     request.spread = vec![Spread {
         key: "region".into(),
         min_groups: 3,
-        max_groups: Some(15),
-        max_share: Some(Percent::whole(8)),
+        max_groups: Some(groups as u32 / 4 * 3),
+        max_share: Some(Percent::whole(percent)),
         when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
     }];
 }

@@ -3,29 +3,38 @@
 use super::{Candidate, Error, Request, State, WhenShort, slot::Slot};
 use crate::reason::Limit;
 
-/// The clusters as slots, tier by tier, each tier by rank. The name settles equal ranks, so that the order of the
-/// request never matters. `now` says what each cluster of the request
-/// has and how much of that is named for deletion.
-pub(super) fn slots(request: &Request, now: impl Fn(usize) -> (u32, u32)) -> Result<Vec<Slot>, Error> {
+/// Places of the clusters, tier by tier, each tier by rank. The name settles equal ranks, so that the order of the
+/// request never matters.
+pub(super) fn order(request: &Request) -> Result<Vec<u32>, Error> {
     let clusters = &request.clusters;
-    let mut order: Vec<(u32, u64, u32)> =
-        clusters.iter().enumerate().map(|(place, it)| (it.tier, it.rank, place as u32)).collect();
-    order.sort_unstable_by(|a, b| {
-        let names = || clusters[a.2 as usize].name.cmp(&clusters[b.2 as usize].name);
-        (a.0, a.1).cmp(&(b.0, b.1)).then_with(names)
-    });
-    let twice = order.windows(2).find(|it| {
-        let (a, b) = (it[0], it[1]);
-        (a.0, a.1) == (b.0, b.1) && clusters[a.2 as usize].name == clusters[b.2 as usize].name
-    });
-    if let Some(pair) = twice {
-        return Err(Error::DuplicateCluster(clusters[pair[0].2 as usize].name.clone()));
-    }
-    let slot = |it: &(u32, u64, u32)| {
-        let place = it.2 as usize;
-        slot(&clusters[place], it.2, now(place), request.when_short)
+    // Tier, rank and place in one number: comparing them is most of what a plan over many clusters costs.
+    let key = |(place, it): (usize, &Candidate)| {
+        u128::from(it.tier) << 96 | u128::from(it.rank) << 32 | place as u128
     };
-    Ok(order.iter().map(slot).collect())
+    let mut keys: Vec<u128> = clusters.iter().enumerate().map(key).collect();
+    keys.sort_unstable();
+    let mut order: Vec<u32> = keys.iter().map(|it| *it as u32).collect();
+    let mut rest = order.as_mut_slice();
+    for run in keys.chunk_by(|a, b| a >> 32 == b >> 32) {
+        let (equals, later) = rest.split_at_mut(run.len());
+        rest = later;
+        let name = |it: &u32| &clusters[*it as usize].name;
+        equals.sort_unstable_by(|a, b| name(a).cmp(name(b)));
+        if let Some(pair) = equals.windows(2).find(|it| name(&it[0]) == name(&it[1])) {
+            return Err(Error::DuplicateCluster(name(&pair[0]).clone()));
+        }
+    }
+    Ok(order)
+}
+
+/// The clusters as slots, in their `order`. `now` says what each cluster of the request has and how much of that is
+/// named for deletion.
+pub(super) fn slots(request: &Request, order: &[u32], now: impl Fn(usize) -> (u32, u32)) -> Vec<Slot> {
+    let slot = |it: &u32| {
+        let place = *it as usize;
+        slot(&request.clusters[place], *it, now(place), request.when_short)
+    };
+    order.iter().map(slot).collect()
 }
 
 fn slot(cluster: &Candidate, place: u32, (current, named): (u32, u32), when_short: WhenShort) -> Slot {

@@ -17,16 +17,37 @@ pub(super) fn cut(slots: &mut [Slot], groups: &Groups, replicas: u32) -> Option<
 
     let mut order: Vec<usize> = (0..slots.len()).rev().filter(|it| !slots[*it].is_frozen).collect();
     order.sort_by_key(|it| (Reverse(slots[*it].tier), slots[*it].weight));
-    for group in overfull {
-        // An earlier group may have lowered members of this one already.
-        let excess = groups.sums(slots, |it| it.low)[group].saturating_sub(groups.firm_cap(group));
-        let members = order.iter().copied().filter(|it| groups.of_slot(*it).any(|it| it == group));
-        lower(slots, members, excess);
+    if !overfull.is_empty() {
+        lower_groups(slots, groups, &overfull, &order, sums);
     }
     let still: u64 = slots.iter().map(|it| u64::from(it.low)).sum();
     lower(slots, order.iter().copied(), still.saturating_sub(u64::from(replicas)));
     let left: u64 = slots.iter().map(|it| u64::from(it.low)).sum();
     (left < wanted).then(|| Condition::MinsCut(wanted - left))
+}
+
+/// Lowers the minimums of groups that are asked for more than they may hold. An earlier group may lower members of a
+/// later one.
+fn lower_groups(
+    slots: &mut [Slot],
+    groups: &Groups,
+    overfull: &[usize],
+    order: &[usize],
+    mut sums: Vec<u64>,
+) {
+    let members = groups.members(order.iter().copied());
+    for &group in overfull {
+        let mut excess = sums[group].saturating_sub(groups.firm_cap(group));
+        for &index in &members[group] {
+            if excess == 0 {
+                break;
+            }
+            let less = u64::from(slots[index].low).min(excess);
+            lower(slots, std::iter::once(index), less);
+            groups.of_slot(index).for_each(|it| sums[it] -= less);
+            excess -= less;
+        }
+    }
 }
 
 fn lower(slots: &mut [Slot], order: impl Iterator<Item = usize>, mut excess: u64) {

@@ -218,7 +218,9 @@ pub struct Row {
 pub fn plan(request: &Request) -> Result<Answer, Error> {
     check::check(request)?;
     let now = |it: usize| (request.clusters[it].current, request.clusters[it].named_for_deletion);
-    let mut plan = once(request, now)?;
+    let order = bounds::order(request)?;
+    let groups = spread::Groups::of(request, &order);
+    let mut plan = once(request, &order, groups.clone(), now);
     if request.spread.is_empty() && request.mode != Mode::Aggregated {
         return Ok(plan.answer(request));
     }
@@ -228,7 +230,7 @@ pub fn plan(request: &Request) -> Result<Answer, Error> {
     for _ in 0..ROUNDS {
         let results = plan.results();
         // Pods that were named are gone by then.
-        let next = once(request, |it| (results[it], 0))?;
+        let next = once(request, &order, groups.clone(), |it| (results[it], 0));
         if next.results() == results {
             break;
         }
@@ -242,15 +244,19 @@ const ROUNDS: usize = 8;
 
 /// Goes through the rules once, with `now` as what each cluster of the request has and how much of it is named for
 /// deletion.
-fn once(request: &Request, now: impl Fn(usize) -> (u32, u32)) -> Result<slot::Plan, Error> {
-    let mut slots = bounds::slots(request, now)?;
+fn once(
+    request: &Request,
+    order: &[u32],
+    mut groups: spread::Groups,
+    now: impl Fn(usize) -> (u32, u32),
+) -> slot::Plan {
+    let mut slots = bounds::slots(request, order, now);
     if request.clusters.iter().all(|it| it.state == State::Excluded) {
-        return Ok(slot::kept(slots, request.replicas));
+        return slot::kept(slots, request.replicas);
     }
-    let mut groups = spread::Groups::of(request, &slots);
     let mut conditions = groups.choose(request, &mut slots);
     if request.mode == Mode::Duplicated {
-        return Ok(slot::duplicated(slots, request.replicas, conditions));
+        return slot::duplicated(slots, request.replicas, conditions);
     }
     if request.mode == Mode::Aggregated {
         aggregate::choose(&mut slots, &groups, request.replicas);
@@ -259,5 +265,5 @@ fn once(request: &Request, now: impl Fn(usize) -> (u32, u32)) -> Result<slot::Pl
     conditions.extend(mins::cut(&mut slots, &groups, request.replicas));
     let unplaced = ideal::solve(&mut slots, &mut groups, request, &mut conditions);
     settle::settle(&mut slots, &groups, request.goal);
-    Ok(slot::Plan { slots, population: u64::from(request.replicas), unplaced, conditions })
+    slot::Plan { slots, population: u64::from(request.replicas), unplaced, conditions }
 }

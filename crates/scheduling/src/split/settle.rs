@@ -29,7 +29,7 @@ pub(super) fn settle(slots: &mut [Slot], groups: &Groups, goal: Goal) {
         let goal: u64 = tier.iter().map(|it| u64::from(it.ideal)).sum();
         let excess = total(tier).saturating_sub(goal);
         let excess = excess - shrink_named(tier, excess);
-        shrink(tier, excess, |it| it.ideal, |_| true, Shrink::FewerWanted);
+        shrink(tier, excess, |it| it.ideal, Shrink::FewerWanted);
     }
     if !grow(slots, groups, &most) {
         // Crossing groups can leave no way from here to N that keeps all of their limits. The ideal keeps them.
@@ -45,17 +45,27 @@ fn total(slots: &[Slot]) -> u64 {
 
 /// Takes from each group what it has above its limit, later tiers first.
 fn shrink_groups(slots: &mut [Slot], groups: &Groups, most: &[u64]) {
+    let mut sums = groups.sums(slots, |it| it.result);
+    if sums.iter().zip(most).all(|(sum, most)| sum <= most) {
+        return;
+    }
+    let members = groups.members(0..slots.len());
+    let tier_of: Vec<u32> = slots.iter().map(|it| it.tier).collect();
+    let mut part: Vec<Slot> = Vec::new();
     for (group, most) in most.iter().enumerate() {
-        let mut excess = groups.sums(slots, |it| it.result)[group].saturating_sub(*most);
-        if excess == 0 {
-            continue;
-        }
-        let member: Vec<bool> = (0..slots.len()).map(|it| groups.of_slot(it).any(|it| it == group)).collect();
-        let mut end = slots.len();
-        for tier in slots.chunk_by_mut(|a, b| a.tier == b.tier).rev() {
-            let start = end - tier.len();
-            excess -= shrink(tier, excess, |it| it.ideal, |it| member[start + it], Shrink::OverShare);
-            end = start;
+        let mut excess = sums[group].saturating_sub(*most);
+        for tier in members[group].chunk_by(|a, b| tier_of[*a] == tier_of[*b]).rev() {
+            if excess == 0 {
+                break;
+            }
+            part.clear();
+            part.extend(tier.iter().map(|it| slots[*it]));
+            excess -= shrink(&mut part, excess, |it| it.ideal, Shrink::OverShare);
+            for (index, shrunk) in tier.iter().zip(&part) {
+                let less = u64::from(slots[*index].result - shrunk.result);
+                groups.of_slot(*index).for_each(|it| sums[it] -= less);
+                slots[*index] = *shrunk;
+            }
         }
     }
 }
@@ -65,26 +75,17 @@ fn shrink_named(tier: &mut [Slot], excess: u64) -> u64 {
     if excess == 0 || tier.iter().all(|it| it.named == 0) {
         return 0;
     }
-    shrink(tier, excess, |it| it.low.max(it.result.saturating_sub(it.named)), |_| true, Shrink::Named)
+    shrink(tier, excess, |it| it.low.max(it.result.saturating_sub(it.named)), Shrink::Named)
 }
 
 /// Takes up to `excess` replicas from the slots above their `floor`: those come off last which Webster would have
 /// given first. Returns how many were taken.
-fn shrink(
-    tier: &mut [Slot],
-    excess: u64,
-    floor: impl Fn(&Slot) -> u32,
-    may: impl Fn(usize) -> bool,
-    cause: Shrink,
-) -> u64 {
+fn shrink(tier: &mut [Slot], excess: u64, floor: impl Fn(&Slot) -> u32, cause: Shrink) -> u64 {
     if excess == 0 {
         return 0;
     }
-    let part = |(index, it): (usize, &Slot)| {
-        let at = if may(index) { floor(it).min(it.result) } else { it.result };
-        Part { weight: it.weight, at, top: it.result }
-    };
-    let mut parts: Vec<Part> = tier.iter().enumerate().map(part).collect();
+    let part = |it: &Slot| Part { weight: it.weight, at: floor(it).min(it.result), top: it.result };
+    let mut parts: Vec<Part> = tier.iter().map(part).collect();
     let room: u64 = parts.iter().map(Part::room).sum();
     let taken = room.min(excess);
     fill(&mut parts, room - taken);

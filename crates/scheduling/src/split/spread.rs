@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The groups that the request's spread rules make of the slots.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
     /// How many rules there are.
     pub(super) families: usize,
@@ -23,45 +23,42 @@ pub(super) struct Groups {
     rule_of: Vec<usize>,
     /// Which rules only state a wish.
     is_wish: Vec<bool>,
-    /// Groups by name, rule by rule.
-    names: Vec<BTreeMap<GroupName, u32>>,
+    /// Groups in the order of their names, rule by rule.
+    by_name: Vec<Vec<u32>>,
 }
 
 impl Groups {
-    pub(super) fn of(request: &Request, slots: &[Slot]) -> Self {
+    pub(super) fn of(request: &Request, order: &[u32]) -> Self {
         let families = request.spread.len();
         let is_wish = |it: &Spread| it.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway;
-        let mut groups = Self {
-            families,
-            names: vec![BTreeMap::new(); families],
-            is_wish: request.spread.iter().map(is_wish).collect(),
-            ..Self::default()
-        };
-        groups.member_of.reserve(slots.len() * families);
+        let mut groups =
+            Self { families, is_wish: request.spread.iter().map(is_wish).collect(), ..Self::default() };
+        groups.member_of.reserve(order.len() * families);
         if families == 0 {
             return groups;
         }
-        for slot in slots {
-            for (rule, name) in request.clusters[slot.place as usize].groups.iter().enumerate() {
-                let group = name
-                    .as_ref()
-                    .map_or(NO_GROUP, |it| groups.number(&request.spread[rule], rule, it, request));
+        let mut names: Vec<BTreeMap<&GroupName, u32>> = vec![BTreeMap::new(); families];
+        for place in order {
+            for (rule, name) in request.clusters[*place as usize].groups.iter().enumerate() {
+                let number = |name| {
+                    *names[rule]
+                        .entry(name)
+                        .or_insert_with(|| groups.add(&request.spread[rule], rule, request))
+                };
+                let group = name.as_ref().map_or(NO_GROUP, number);
                 groups.member_of.push(group);
             }
         }
+        groups.by_name = names.into_iter().map(|it| it.into_values().collect()).collect();
         groups
     }
 
-    fn number(&mut self, spread: &Spread, rule: usize, name: &GroupName, request: &Request) -> u32 {
-        if let Some(number) = self.names[rule].get(name) {
-            return *number;
-        }
+    fn add(&mut self, spread: &Spread, rule: usize, request: &Request) -> u32 {
         let number = self.cap.len() as u32;
         // A share is not to be passed, so it rounds down; but a share of less than one pod would place nothing at all.
         let cap = |it: Percent| it.of(u64::from(request.replicas), Rounding::Down).max(1);
         self.cap.push(spread.max_share.map_or(u64::MAX, cap));
         self.rule_of.push(rule);
-        self.names[rule].insert(name.clone(), number);
         number
     }
 
@@ -75,6 +72,17 @@ impl Groups {
         let start = index * self.families;
         let groups = &self.member_of[start..start + self.families];
         groups.iter().filter(|it| **it != NO_GROUP).map(|it| *it as usize)
+    }
+
+    /// The slots of each group, in the given order.
+    pub(super) fn members(&self, order: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
+        let mut members = vec![Vec::new(); self.cap.len()];
+        for index in order {
+            for group in self.of_slot(index) {
+                members[group].push(index);
+            }
+        }
+        members
     }
 
     /// Adds up `count` over the members of each group.
@@ -139,9 +147,9 @@ impl Groups {
         let stays = self.sums(slots, Slot::stays);
         let high = self.sums(slots, |it| it.high);
         let most = self.sums(slots, Slot::most);
-        // The map is in order of names, and the sort keeps that order among equals.
+        // The groups are in order of names, and the sort keeps that order among equals.
         let usable = |it: &u32| most[*it as usize] > 0;
-        let mut order: Vec<u32> = self.names[rule].values().copied().filter(usable).collect();
+        let mut order: Vec<u32> = self.by_name[rule].iter().copied().filter(usable).collect();
         order.sort_by_key(|it| {
             let it = *it as usize;
             (frozen[it] == 0, stays[it] == 0, Reverse(high[it]))
@@ -150,9 +158,13 @@ impl Groups {
     }
 
     fn close_others(&self, rule: usize, chosen: &[u32], slots: &mut [Slot]) {
+        let mut is_chosen = vec![false; self.cap.len()];
+        for group in chosen {
+            is_chosen[*group as usize] = true;
+        }
         for (index, slot) in slots.iter_mut().enumerate() {
             let group = self.member_of[index * self.families + rule];
-            if group != NO_GROUP && !chosen.contains(&group) {
+            if group != NO_GROUP && !is_chosen[group as usize] {
                 slot.close(Limit::GroupNotChosen);
             }
         }

@@ -1,6 +1,6 @@
 //! The same rule where groups of parts also have a ceiling (SPLIT-4).
 
-use super::{Line, Part, Seat, between};
+use super::{Line, Part, Seat, between, grouped};
 
 /// Marks a part that is in no group of a family.
 pub const NO_GROUP: u32 = u32::MAX;
@@ -56,6 +56,9 @@ fn fill_round(
     mut give: u64,
     weight: impl Fn(&Part) -> u32 + Copy,
 ) -> u64 {
+    if caps.families == 1 {
+        return grouped::fill(parts, caps.member_of, caps.room, give, weight);
+    }
     // Parts that can still grow, with their places in `parts`. Each round below fills at least one group or ends.
     let mut open: Vec<(usize, Part)> = parts.iter().copied().enumerate().collect();
     let mut sums = vec![0; caps.room.len()];
@@ -91,7 +94,7 @@ impl<W: Fn(&Part) -> u32 + Copy> Search<'_, '_, W> {
     /// seat per part between them. If everything can be given the two are the same.
     fn bracket(&self, from: u64, sums: &mut [u64]) -> (u64, u64) {
         let open: Vec<Part> = self.open.iter().map(|(_, it)| *it).collect();
-        let end = self.line.end(&open, self.weight).max(from);
+        let end = self.line.end(&open, self.weight, self.give).max(from);
         let (fits, mut high_count) = self.count(end, sums);
         if fits {
             return (end, end);

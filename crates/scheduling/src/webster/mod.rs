@@ -7,6 +7,7 @@
 //! per part left to decide, and those few are compared exactly.
 
 mod capped;
+mod grouped;
 
 use std::cmp::Ordering;
 
@@ -59,7 +60,11 @@ fn fill_some(parts: &mut [Part], give: u64, room: u64, weight: impl Fn(&Part) ->
 
     let line = Line::over(parts, weight);
     let (mut low, mut low_count) = (0, 0);
-    let (mut high, mut high_count) = (line.end(parts, weight), room);
+    let mut high = line.end(parts, weight, give);
+    let count = |parts: &[Part], x: u64| -> u64 {
+        parts.iter().map(|it| u64::from(line.taken(it, weight(it), x) - it.at)).sum()
+    };
+    let mut high_count = count(parts, high);
     let few = parts.len() as u64;
     let mut interpolate = true;
     while high - low > 1 && high_count - low_count > few && low_count < give {
@@ -69,7 +74,7 @@ fn fill_some(parts: &mut [Part], give: u64, room: u64, weight: impl Fn(&Part) ->
             low + (high - low) / 2
         };
         interpolate = !interpolate;
-        let count: u64 = parts.iter().map(|it| u64::from(line.taken(it, weight(it), middle) - it.at)).sum();
+        let count = count(parts, middle);
         if count <= give {
             (low, low_count) = (middle, count);
         } else {
@@ -121,12 +126,13 @@ impl Line {
         Self { shift: u32::BITS - 1 - heaviest.leading_zeros() }
     }
 
-    /// A position at which every part with a weight is full.
-    fn end(self, parts: &[Part], weight: impl Fn(&Part) -> u32) -> u64 {
+    /// A position at which every part with a weight is full, or has taken `give` seats.
+    fn end(self, parts: &[Part], weight: impl Fn(&Part) -> u32, give: u64) -> u64 {
+        let most = |it: &Part| u64::from(it.top).min(give.saturating_add(u64::from(it.at)));
         parts
             .iter()
             .filter(|it| it.at < it.top && weight(it) > 0)
-            .map(|it| ((2 * u64::from(it.top) - 1) << self.shift).div_ceil(u64::from(weight(it))))
+            .map(|it| ((2 * most(it) - 1) << self.shift).div_ceil(u64::from(weight(it))))
             .max()
             .unwrap_or(0)
     }

@@ -42,6 +42,22 @@ proptest! {
         prop_assert_eq!(room, slow_room);
     }
 
+    /// SPLIT-4: one family of groups, which one search decides.
+    #[test]
+    fn the_search_under_separate_ceilings_gives_what_the_loop_gives(
+        members in prop::collection::vec((part(), 0..5u32), 0..14),
+        mut room in prop::collection::vec(0..40u64, 4),
+        give in 0..300u64,
+    ) {
+        let member_of: Vec<u32> = members.iter().map(|(_, it)| if *it == 4 { NO_GROUP } else { *it }).collect();
+        let mut parts: Vec<Part> = members.iter().map(|it| it.0).collect();
+        let (mut slow, mut slow_room) = (parts.clone(), room.clone());
+        let left = fill_capped(&mut parts, &mut Caps { families: 1, member_of: &member_of, room: &mut room }, give);
+        prop_assert_eq!(naive::fill(&mut slow, 1, &member_of, &mut slow_room, give), left);
+        prop_assert_eq!(parts, slow);
+        prop_assert_eq!(room, slow_room);
+    }
+
     /// Numbers as large as the types hold: nothing overflows, and the sum is right.
     #[test]
     fn hostile_numbers_keep_the_sum(
