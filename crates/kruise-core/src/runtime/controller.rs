@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info, info_span, warn};
 
 use super::{
-    cache::Feed,
+    cache::{Cache, Cached, Feed},
     clock::{Clock, later},
     key::Key,
     metrics::Metrics,
@@ -89,6 +89,24 @@ impl Triggers {
         let at = later(self.0.clock.instant(), delay);
         self.queue().add_at(key, at);
         self.0.changed.notify_one();
+    }
+
+    /// Wakes the controller for every object of `cache` that `concerns` it: those that are there now, and each one that
+    /// changes from now on. For controllers whose own objects these are; deleted ones need no wake-up.
+    pub fn follow<K: Cached>(
+        &self,
+        cache: &Cache<K>,
+        concerns: impl Fn(&K) -> bool + Clone + Send + Sync + 'static,
+    ) {
+        let (triggers, changed) = (self.clone(), concerns.clone());
+        cache.on_change(move |change| {
+            if let Some(object) = change.after.as_ref().filter(|it| changed(it)) {
+                triggers.now(Key::of(&**object));
+            }
+        });
+        for object in cache.all().iter().filter(|it| concerns(it)) {
+            self.now(Key::of(&**object));
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<Key>> {

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{
+    access::{self, Right},
     client::{Error, call},
     clock::Clock,
     metrics::Metrics,
@@ -74,6 +75,12 @@ pub struct Sink {
 }
 
 impl Recorder {
+    /// The same for another component.
+    #[must_use]
+    pub fn of(&self, component: &'static str) -> Self {
+        Self { component, ..self.clone() }
+    }
+
     /// Records that `reason` happened to `about`. Never waits.
     pub fn record(
         &self,
@@ -87,6 +94,11 @@ impl Recorder {
             self.metrics.event_dropped();
         }
     }
+}
+
+/// The rights to write events about objects anywhere.
+pub fn needs() -> Vec<Right> {
+    vec![access::cluster("", "events", &["create", "patch"])]
 }
 
 /// What an event names as its object.

@@ -29,7 +29,11 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{info, warn};
 
-use super::{clock::Clock, metrics::Metrics};
+use super::{
+    access::{self, Right},
+    clock::Clock,
+    metrics::Metrics,
+};
 use lease::{Attempt, Follower, Leases};
 
 /// The lease that OpenKruise's managers use, so that the two never act at the same time.
@@ -253,6 +257,15 @@ impl std::fmt::Debug for Election {
             .field("timings", &self.timings)
             .finish()
     }
+}
+
+/// The rights to the lease `name`.
+pub fn needs(name: &str) -> Vec<Right> {
+    let group = "coordination.k8s.io";
+    vec![
+        access::own_namespace(group, "leases", &["create"]),
+        access::own_namespace(group, "leases", &["get", "update"]).named([name]),
+    ]
 }
 
 /// An identity for this process: a container that restarts in the same pod is another candidate.

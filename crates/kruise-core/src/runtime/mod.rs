@@ -8,7 +8,8 @@
 //! 3. What is known: [`key`] names objects, [`cache`] holds what a watch shows, [`overlay`] lays our own writes over it,
 //!    [`writes`] makes sure that each answer gets there.
 //! 4. What is done: [`controller`] runs reconciles from a queue, [`executor`] carries out a plan's actions, [`events`]
-//!    tells people, [`leader`] sees to it that only one process acts.
+//!    tells people, [`leader`] sees to it that only one process acts, [`access`]
+//!    says which rights all this takes.
 //! 5. What is answered: [`webhook`] serves admission and conversion and keeps its own certificates.
 //! 6. The process: [`metrics`], [`health`], [`logs`], [`shutdown`].
 
@@ -23,6 +24,7 @@ pub mod key;
 pub mod overlay;
 pub mod writes;
 
+pub mod access;
 pub mod controller;
 pub mod events;
 pub mod executor;

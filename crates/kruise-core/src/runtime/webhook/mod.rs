@@ -42,7 +42,11 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::client;
+use super::{
+    access::{self, Right},
+    client,
+};
+use registration::ConfigurationNames;
 
 /// How long one API call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -144,6 +148,25 @@ impl Error {
             Self::Unanswered { .. } => "unanswered",
         }
     }
+}
+
+/// The rights of upkeep, for a server that is reached through a Service: the certificate in the Secret `secret`, the
+/// configurations, and the CRDs named in `crds`.
+pub fn needs(secret: &str, names: &ConfigurationNames, crds: Vec<String>) -> Vec<Right> {
+    const CONFIGURATIONS: &str = "admissionregistration.k8s.io";
+    const DEFINITIONS: &str = "apiextensions.k8s.io";
+    let keep = &["get", "list", "watch", "patch"];
+    vec![
+        access::own_namespace("", "secrets", &["create"]),
+        access::own_namespace("", "secrets", &["get", "list", "watch", "update", "delete"]).named([secret]),
+        access::cluster(CONFIGURATIONS, "mutatingwebhookconfigurations", keep)
+            .named([names.mutating.as_str()]),
+        access::cluster(CONFIGURATIONS, "validatingwebhookconfigurations", keep)
+            .named([names.validating.as_str()]),
+        // Several names cannot be watched in one request, so all definitions are; only metadata is asked for.
+        access::cluster(DEFINITIONS, "customresourcedefinitions", &["list", "watch"]),
+        access::cluster(DEFINITIONS, "customresourcedefinitions", &["get", "patch"]).named(crds),
+    ]
 }
 
 /// The deadline of [`client::call`] is for writes of many objects; a webhook that is late blocks others sooner.

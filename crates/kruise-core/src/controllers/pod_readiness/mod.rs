@@ -1,0 +1,80 @@
+//! Opens our readiness gate on new pods (spec/cloneset.md 11).
+//!
+//! Admission adds the gate; until its condition exists, kubelet keeps the pod out of rotation. This controller sets the
+//! condition once. Whoever closes the gate later does so on a condition that is already there.
+
+mod plan;
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use kube::Client;
+
+use super::pods::{Sent, send};
+use crate::runtime::{
+    access::{self, Right},
+    cache::{Cache, pod::PodLite},
+    client::Error,
+    clock::Clock,
+    controller::{Controller, Next, Reconcile, Settings, Triggers},
+    key::Key,
+    writes::Writer,
+};
+pub use plan::plan;
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "pod-readiness";
+/// How many pods are seen to at once.
+pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+
+/// When to look at a pod again that changed under our hands. Usually the watch shows it sooner.
+const OVERTAKEN: Duration = Duration::from_secs(1);
+
+/// What it does at the API server.
+pub fn needs() -> Vec<Right> {
+    vec![
+        access::cluster("", "pods", &["get", "list", "watch"]),
+        access::cluster("", "pods/status", &["patch"]),
+    ]
+}
+
+/// The controller, which hears of changes to `pods` from now on.
+pub fn controller(
+    client: Client,
+    pods: &Cache<PodLite>,
+    settings: Settings,
+) -> Controller<impl Reconcile + use<>> {
+    let triggers = Triggers::new(settings.clock.clone());
+    let now = settings.clock.now();
+    // Whether there is something to do does not depend on the time, only what is written does.
+    triggers.follow(pods, move |it| plan(it, now).is_some());
+    let reconciler = PodReadiness {
+        writer: Writer::new(client, pods.clone()),
+        pods: pods.clone(),
+        clock: settings.clock.clone(),
+    };
+    Controller::new(settings, triggers, vec![Arc::new(pods.clone())], reconciler)
+}
+
+#[derive(Debug)]
+struct PodReadiness {
+    pods: Cache<PodLite>,
+    writer: Writer<PodLite>,
+    clock: Clock,
+}
+
+impl Reconcile for PodReadiness {
+    type Error = Error;
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let Some(pod) = self.pods.get(&key) else { return Ok(Next::Change) };
+        let Some(patch) = plan(&pod, self.clock.now()) else { return Ok(Next::Change) };
+        match send(&self.writer, "open a pod's readiness gate", &pod, &patch).await? {
+            Sent::Done => Ok(Next::Change),
+            Sent::Overtaken => Ok(Next::After(OVERTAKEN)),
+        }
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        self.pods.get(key).is_some()
+    }
+}

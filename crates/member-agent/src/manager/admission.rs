@@ -1,0 +1,113 @@
+//! What is asked at which path. To add a kind, add its endpoints to [`endpoints`] and its rows to [`registrations`].
+
+use std::{fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use kruise_core::{
+    admission::pod,
+    api,
+    runtime::{
+        clock::Seed,
+        gates::Gate,
+        webhook::{self, AdmissionRequest, Event, Registration, Server, Verdict},
+    },
+};
+
+use super::{
+    Context,
+    settings::{Storage, Webhook},
+};
+
+/// Answers the reviews of one path.
+type Review = Box<dyn Fn(Arc<AdmissionRequest>) -> BoxFuture<'static, Verdict> + Send + Sync>;
+
+/// One path and who answers there.
+struct Endpoint {
+    path: &'static str,
+    review: Review,
+}
+
+/// Every row of every webhook that this build can serve, whatever the gates say.
+pub fn registrations() -> Vec<Registration> {
+    [pod::REGISTRATIONS].concat()
+}
+
+/// The paths that are served with these gates.
+fn endpoints(context: &Context) -> Vec<Endpoint> {
+    let mut endpoints = Vec::new();
+    if context.gates.is_on(Gate::PodWebhook) {
+        let (gates, seed) = (context.gates, Seed::from_system());
+        endpoints.push(Endpoint::plain(pod::MUTATE, move |it| pod::mutate(it, gates, seed.draw())));
+    }
+    endpoints
+}
+
+/// The webhook server, bound to its port.
+pub(super) fn server(
+    settings: &Webhook,
+    context: &Context,
+    observer: impl Fn(&Event<'_>) + Send + Sync + 'static,
+) -> Result<Server, webhook::Error> {
+    let Webhook { host, listen, storage, own_namespace, renew_before, initialize_within } = settings.clone();
+    let clock = context.clock.clone();
+    let builder = Server::builder()
+        .listen(listen)
+        .host(host)
+        .own_namespace(own_namespace.as_str())
+        .renew_before(renew_before)
+        .initialize_within(initialize_within)
+        .clock(move || clock.now())
+        .observer(observer)
+        .registrations(&registrations())
+        .conversion(converted(), |object, version| {
+            api::convert(object, version).map_err(|it| it.to_string())
+        });
+    let builder = match storage {
+        Storage::Secret(name) => builder.secret(own_namespace, name),
+        Storage::External(name) => builder.external(own_namespace, name),
+        Storage::Directory(path) => builder.directory(path),
+    };
+    let endpoints = endpoints(context).into_iter();
+    endpoints.fold(builder, |it, Endpoint { path, review }| it.review_async(path, review)).bind()
+}
+
+/// The names of the CRDs whose versions differ in shape.
+pub fn converted() -> Vec<String> {
+    let crds = api::crds().into_iter();
+    crds.filter(|it| it.spec.conversion.as_ref().is_some_and(|it| it.strategy == "Webhook"))
+        .filter_map(|it| it.metadata.name)
+        .collect()
+}
+
+impl Endpoint {
+    /// An endpoint whose answer needs nothing but the question.
+    fn plain(
+        path: &'static str,
+        review: impl Fn(&AdmissionRequest) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        let review = Arc::new(review);
+        let review = move |request: Arc<AdmissionRequest>| -> BoxFuture<'static, Verdict> {
+            let review = Arc::clone(&review);
+            Box::pin(async move { review(&request) })
+        };
+        Self { path, review: Box::new(review) }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endpoint").field(&self.path).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kruise_core::runtime::webhook::registration;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_webhooks_has_no_fault() {
+        assert_eq!(registration::check(&registrations()), Vec::<String>::new());
+    }
+}
