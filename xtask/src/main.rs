@@ -29,7 +29,7 @@ enum Command {
     Test(test::Arguments),
     /// Measure, and print tables
     Bench(bench::Arguments),
-    /// Write the files generated from the types: config/crd and docs/api
+    /// Write the files generated from code: config/crd, config/rbac, config/webhook and docs/api
     Crds {
         /// Write nothing; fail and name the files that differ
         #[arg(long)]

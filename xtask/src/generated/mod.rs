@@ -1,6 +1,7 @@
 //! `cargo xtask crds`: files made from the types, and checked in so that changes to them are seen.
 
 mod crds;
+mod manifests;
 mod reference;
 
 use std::{
@@ -44,7 +45,12 @@ fn folders() -> Result<Vec<Folder>> {
         definitions.insert(format!("{stem}.yaml"), crds::document(&crd)?);
         pages.insert(format!("{stem}.md"), reference::page(&crd));
     }
-    Ok(vec![Folder { path: "config/crd", wanted: definitions }, Folder { path: "docs/api", wanted: pages }])
+    Ok(vec![
+        Folder { path: "config/crd", wanted: definitions },
+        Folder { path: "config/rbac", wanted: manifests::access()? },
+        Folder { path: "config/webhook", wanted: manifests::webhooks()? },
+        Folder { path: "docs/api", wanted: pages },
+    ])
 }
 
 impl Folder {

@@ -93,6 +93,11 @@ pub(super) fn run(mut command: Command) -> Result<Tally> {
 
 /// Builds test programs without running them.
 pub(super) fn build(tests: &[(&str, &str)]) -> Result<()> {
+    // Tests start it as a process of its own.
+    let agent = cargo(None).args(["build", "--package", "member-agent", "--bin", "kruise-agent"]).status()?;
+    if !agent.success() {
+        bail!("kruise-agent does not build");
+    }
     for (package, test) in tests {
         let status = cargo(None).args(["test", "--no-run", "--package", package, "--test", test]).status()?;
         if !status.success() {
