@@ -3,9 +3,9 @@
 
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
 use kruise_core::{
-    api::{APPS_GROUP, crds::WEBHOOK_NAMESPACE},
+    api::crds::WEBHOOK_NAMESPACE,
     runtime::{
-        access::{self, Right},
+        access::Right,
         client::call,
         events, leader,
         webhook::{self, registration::ConfigurationNames},
@@ -38,7 +38,6 @@ pub fn parts() -> Vec<Part> {
         Part { name: "webhook-upkeep", needs: upkeep },
         Part { name: "leader-election", needs: leader::needs(leader::LEASE_NAME) },
         Part { name: "events", needs: events::needs() },
-        Part { name: "cloneset", needs: cloneset() },
     ];
     parts.extend(CONTROLLERS.iter().map(|it| Part { name: it.name, needs: (it.needs)() }));
     parts
@@ -47,26 +46,6 @@ pub fn parts() -> Vec<Part> {
 /// The rights of all parts.
 pub fn needs() -> Vec<Right> {
     parts().into_iter().flat_map(|it| it.needs).collect()
-}
-
-/// CloneSets and what belongs to them: pods, claims, history, image downloads ahead of an update, and pod templates,
-/// which are only ever created as a dry run, to have them checked.
-fn cloneset() -> Vec<Right> {
-    const READ: &[&str] = &["get", "list", "watch"];
-    const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
-    vec![
-        access::cluster(APPS_GROUP, "clonesets", &["get", "list", "watch", "patch"]),
-        access::cluster(APPS_GROUP, "clonesets/status", &["patch"]),
-        access::cluster(APPS_GROUP, "clonesets/finalizers", &["update"]),
-        access::cluster(APPS_GROUP, "imagepulljobs", KEEP),
-        access::cluster("", "pods", KEEP),
-        access::cluster("", "pods/status", &["patch"]),
-        access::cluster("", "pods/resize", &["patch"]),
-        access::cluster("", "persistentvolumeclaims", KEEP),
-        access::cluster("", "nodes", READ),
-        access::cluster("", "podtemplates", &["create"]),
-        access::cluster("apps", "controllerrevisions", KEEP),
-    ]
 }
 
 /// Says which rights are missing. Not having them all is no reason to stop: the parts that have theirs still work.
@@ -94,6 +73,8 @@ pub(super) async fn compare(client: &Client, own_namespace: &str) {
 
 #[cfg(test)]
 mod tests {
+    use kruise_core::runtime::access;
+
     use super::*;
 
     #[test]

@@ -5,18 +5,20 @@ use std::{fmt, num::NonZeroUsize};
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::NamespaceResourceScope;
 use kruise_core::{
+    api::{cloneset::v1beta1::CloneSet, image_pull_job::v1beta1::ImagePullJob},
     backoff::Doubling,
     runtime::{
-        cache::{Cache, Cached, pod::PodLite},
+        cache::{Cache, Cached, claim::ClaimLite, node::NodeLite, pod::PodLite, revision::RevisionLite},
         client,
         clock::Clock,
         controller,
         events::Recorder,
+        executor::Executor,
         gates::Gates,
         metrics::Metrics,
     },
 };
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, core::DeserializeGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::settings;
@@ -34,6 +36,10 @@ pub struct Context {
     pub gates: Gates,
     /// How CloneSets are handled.
     pub cloneset: settings::CloneSet,
+    /// Carries out many writes at once.
+    pub executor: Executor,
+    /// Whether the API server has `pods/resize`.
+    pub server_resizes: bool,
     /// Time.
     pub clock: Clock,
     /// Where things are counted.
@@ -68,11 +74,31 @@ impl fmt::Debug for Context {
 pub struct Caches {
     /// Pods.
     pub pods: Cache<PodLite>,
+    /// Volume claims.
+    pub claims: Cache<ClaimLite>,
+    /// History of templates.
+    pub revisions: Cache<RevisionLite>,
+    /// Nodes.
+    pub nodes: Cache<NodeLite>,
+    /// CloneSets.
+    pub clonesets: Cache<DeserializeGuard<CloneSet>>,
+    /// Image pull jobs.
+    pub image_pull_jobs: Cache<DeserializeGuard<ImagePullJob>>,
 }
 
 impl Caches {
     pub(super) fn new(clock: &Clock, metrics: &Metrics) -> Self {
-        Self { pods: Cache::new("pods", clock.clone(), metrics.clone()) }
+        fn cache<K: Cached>(name: &'static str, clock: &Clock, metrics: &Metrics) -> Cache<K> {
+            Cache::new(name, clock.clone(), metrics.clone())
+        }
+        Self {
+            pods: cache("pods", clock, metrics),
+            claims: cache("claims", clock, metrics),
+            revisions: cache("revisions", clock, metrics),
+            nodes: cache("nodes", clock, metrics),
+            clonesets: cache("clonesets", clock, metrics),
+            image_pull_jobs: cache("imagepulljobs", clock, metrics),
+        }
     }
 
     /// What keeps the caches fed from `namespace`, or from everywhere, until `token` is cancelled.
@@ -83,8 +109,15 @@ impl Caches {
         token: &CancellationToken,
     ) -> Vec<BoxFuture<'static, ()>> {
         // Without `..`, so that no cache is forgotten: one that is not fed holds up its controllers for ever.
-        let Self { pods } = self;
-        vec![feed(pods, client, namespace, token)]
+        let Self { pods, claims, revisions, nodes, clonesets, image_pull_jobs } = self;
+        vec![
+            feed(pods, client, namespace, token),
+            feed(claims, client, namespace, token),
+            feed(revisions, client, namespace, token),
+            feed(clonesets, client, namespace, token),
+            feed(image_pull_jobs, client, namespace, token),
+            run(nodes, client, Api::all(client.clone()), token),
+        ]
     }
 }
 
@@ -98,6 +131,15 @@ fn feed<K: Cached + Resource<Scope = NamespaceResourceScope>>(
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
+    run(cache, client, api, token)
+}
+
+fn run<K: Cached>(
+    cache: &Cache<K>,
+    client: &Client,
+    api: Api<K>,
+    token: &CancellationToken,
+) -> BoxFuture<'static, ()> {
     let (cache, client, token) = (cache.clone(), client.clone(), token.clone());
     async move { cache.run(client, api, client::watch(), token).await }.boxed()
 }

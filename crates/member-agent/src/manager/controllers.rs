@@ -1,10 +1,13 @@
 //! Which controllers the leader runs. To add a kind, add a line to [`CONTROLLERS`].
 
+use std::sync::Arc;
+
 use futures::{FutureExt, future::BoxFuture};
 use kruise_core::{
-    controllers::{launch_priority, pod_readiness},
+    controllers::{cloneset, launch_priority, pod_readiness},
     runtime::{
         access::Right,
+        clock::Seed,
         controller::{Controller, Reconcile},
     },
 };
@@ -25,6 +28,14 @@ pub struct Entry {
 /// Every controller, in the order in which they start.
 pub const CONTROLLERS: &[Entry] = &[
     Entry {
+        name: cloneset::NAME,
+        needs: cloneset::needs,
+        build: |it| {
+            let settings = it.controller(cloneset::NAME, it.cloneset.workers);
+            Box::new(cloneset::controller(cloneset_context(it), settings))
+        },
+    },
+    Entry {
         name: pod_readiness::NAME,
         needs: pod_readiness::needs,
         build: |it| {
@@ -41,6 +52,31 @@ pub const CONTROLLERS: &[Entry] = &[
         },
     },
 ];
+
+fn cloneset_context(context: &Context) -> cloneset::Context {
+    let caches = cloneset::Caches {
+        clonesets: context.caches.clonesets.clone(),
+        pods: context.caches.pods.clone(),
+        claims: context.caches.claims.clone(),
+        revisions: context.caches.revisions.clone(),
+        nodes: context.caches.nodes.clone(),
+        jobs: context.caches.image_pull_jobs.clone(),
+    };
+    cloneset::Context {
+        writers: cloneset::Writers::new(&context.client, &caches),
+        caches,
+        executor: context.executor.clone(),
+        recorder: context.events.of(cloneset::NAME),
+        clock: context.clock.clone(),
+        seed: Seed::from_system(),
+        options: cloneset::plan::Options::of(
+            &context.gates,
+            context.cloneset.exclude_preparing_delete,
+            context.server_resizes,
+        ),
+        opened: Arc::default(),
+    }
+}
 
 /// A controller that is ready to run.
 pub(super) trait Run: Send {

@@ -19,15 +19,19 @@ pub use arguments::Arguments;
 pub use context::{Caches, Context};
 pub use settings::Settings;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
 
-use kruise_core::runtime::{
-    client::{self, Options, call},
-    clock::{Clock, Seed},
-    events,
-    leader::{self, Election, Ended},
-    throttle::Throttle,
-    webhook::{self, Host},
+use kruise_core::{
+    pod::inplace::server_resizes,
+    runtime::{
+        client::{self, Options, call},
+        clock::{Clock, Seed},
+        events,
+        executor::Executor,
+        leader::{self, Election, Ended},
+        throttle::Throttle,
+        webhook::{self, Host},
+    },
 };
 use kube::Client;
 use tokio::task::JoinSet;
@@ -40,6 +44,9 @@ use services::{Listeners, Services};
 /// How long admission is still served after the signal to stop: until then API servers may not have heard that this
 /// replica is leaving.
 const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How many writes one reconcile has under way at most.
+const WRITES_AT_ONCE: NonZeroUsize = NonZeroUsize::new(40).expect("forty is not zero");
 
 /// Why a manager ended, or never began.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +102,8 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
         warn!("--{flag} has no effect: {reason}");
     }
     let (measures, clock) = (Measures::new(), Clock::system());
-    let client = connect(&settings, &measures, &clock).await?;
+    let throttle = Throttle::default();
+    let (client, server_version) = connect(&settings, &measures, &clock, &throttle).await?;
     access::compare(&client, &settings.webhook.own_namespace).await;
     let listeners = Listeners::bind(&settings).await?;
     let caches = Caches::new(&clock, &measures.metrics);
@@ -106,6 +114,8 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
         events: sink.recorder("kruise-agent"),
         gates: settings.gates,
         cloneset: settings.cloneset,
+        executor: Executor { limit: WRITES_AT_ONCE, throttle, clock: clock.clone() },
+        server_resizes: server_resizes(&server_version),
         clock,
         metrics: measures.metrics.clone(),
     };
@@ -129,18 +139,24 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     ended.and(services.close().await)
 }
 
-async fn connect(settings: &Settings, measures: &Measures, clock: &Clock) -> Result<Client, Error> {
+/// Connects, and says which version the API server is.
+async fn connect(
+    settings: &Settings,
+    measures: &Measures,
+    clock: &Clock,
+    throttle: &Throttle,
+) -> Result<(Client, String), Error> {
     let options = Options {
         user_agent: concat!("kruise-agent/", env!("CARGO_PKG_VERSION")).to_owned(),
         metrics: measures.metrics.clone(),
-        throttle: Throttle::default(),
+        throttle: throttle.clone(),
         clock: clock.clone(),
     };
     let client = client::connect(&settings.source, &options).await.map_err(Error::Connect)?;
     let server = call("get the server's version", client.apiserver_version()).await;
     let server = server.map_err(Error::Unreachable)?;
     info!(version = env!("CARGO_PKG_VERSION"), server = server.git_version, gates = ?settings.gates, "starting");
-    Ok(client)
+    Ok((client, server.git_version))
 }
 
 /// Waits until admission is set up and this process leads; then runs the controllers.

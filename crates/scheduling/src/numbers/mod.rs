@@ -6,7 +6,8 @@ mod percent;
 use std::{error, fmt};
 
 pub use limits::{
-    Pace, budgets, check_budgets, check_partition, concurrency, max_surge, max_unavailable, partition, rebalance,
+    Pace, budgets, check_budgets, check_partition, concurrency, max_surge, max_unavailable, partition,
+    rebalance,
 };
 pub use percent::Percent;
 

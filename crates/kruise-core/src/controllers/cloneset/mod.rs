@@ -43,7 +43,7 @@ use crate::{
         writes::Writer,
     },
 };
-pub use wiring::{NAME, WORKERS, controller};
+pub use wiring::{NAME, WORKERS, controller, needs};
 
 /// A CloneSet as it is cached. One that cannot be read is known by its name, and does not stop the others.
 pub type Stored = DeserializeGuard<CloneSet>;
@@ -62,7 +62,7 @@ pub struct Caches {
     /// Nodes.
     pub nodes: Cache<NodeLite>,
     /// Image pull jobs.
-    pub jobs: Cache<ImagePullJob>,
+    pub jobs: Cache<DeserializeGuard<ImagePullJob>>,
 }
 
 /// What it writes with.
@@ -77,7 +77,7 @@ pub struct Writers {
     /// Revisions.
     pub revisions: Writer<RevisionLite>,
     /// Image pull jobs.
-    pub jobs: Writer<ImagePullJob>,
+    pub jobs: Writer<DeserializeGuard<ImagePullJob>>,
 }
 
 /// Everything a reconcile works with.

@@ -2,16 +2,23 @@
 
 use std::{num::NonZeroUsize, sync::Arc};
 
+use kube::Client;
+
 use super::{
-    Caches, CloneSets, Context, Stored,
+    Caches, CloneSets, Context, Stored, Writers,
+    plan::Options,
     wake::{self, Resizing},
 };
 use crate::{
+    api::APPS_GROUP,
     pod::inplace::{self, UpdateState},
     runtime::{
+        access::{self, Right},
         cache::{Cache, Feed, pod::PodLite},
         controller::{Controller, Settings, Triggers},
+        gates::{Gate, Gates},
         key::{Key, uid},
+        writes::Writer,
     },
 };
 
@@ -20,6 +27,58 @@ pub const NAME: &str = "cloneset-controller";
 
 /// How many CloneSets are seen to at once, unless the user says otherwise.
 pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+
+/// The rights it needs, those of its admission among them: pod templates are only ever created as a dry run, to have them
+/// checked.
+pub fn needs() -> Vec<Right> {
+    const READ: &[&str] = &["get", "list", "watch"];
+    const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+    vec![
+        access::cluster(APPS_GROUP, "clonesets", &["get", "list", "watch", "patch"]),
+        access::cluster(APPS_GROUP, "clonesets/status", &["patch"]),
+        access::cluster(APPS_GROUP, "clonesets/finalizers", &["update"]),
+        access::cluster(APPS_GROUP, "imagepulljobs", KEEP),
+        access::cluster("", "pods", KEEP),
+        access::cluster("", "pods/status", &["patch"]),
+        access::cluster("", "pods/resize", &["patch"]),
+        access::cluster("", "persistentvolumeclaims", KEEP),
+        access::cluster("", "nodes", READ),
+        access::cluster("", "podtemplates", &["create"]),
+        access::cluster("apps", "controllerrevisions", KEEP),
+    ]
+}
+
+impl Options {
+    /// What the gates say. `exclude_preparing_delete` is a flag of the process, `server_resizes` what the API server can.
+    pub fn of(gates: &Gates, exclude_preparing_delete: bool, server_resizes: bool) -> Self {
+        let daemon = gates.is_on(Gate::KruiseDaemon);
+        Self {
+            short_hash: gates.is_on(Gate::CloneSetShortHash),
+            partition_rollback: gates.is_on(Gate::CloneSetPartitionRollback),
+            preparing_update_as_update: gates.is_on(Gate::PreparingUpdateAsUpdate),
+            env_from_metadata: gates.is_on(Gate::InPlaceUpdateEnvFromMetadata),
+            vertical_scaling: gates.is_on(Gate::InPlaceWorkloadVerticalScaling),
+            recreate_for_claims: gates.is_on(Gate::RecreatePodWhenChangeVctInCloneSet),
+            exclude_preparing_delete,
+            ignore_irrelevant: gates.is_on(Gate::CloneSetEventHandlerOptimization),
+            download_ahead: daemon && gates.is_on(Gate::PreDownloadImageForInPlaceUpdate),
+            server_resizes,
+        }
+    }
+}
+
+impl Writers {
+    /// Writers whose answers go into `caches`.
+    pub fn new(client: &Client, caches: &Caches) -> Self {
+        Self {
+            clonesets: Writer::new(client.clone(), caches.clonesets.clone()),
+            pods: Writer::new(client.clone(), caches.pods.clone()),
+            claims: Writer::new(client.clone(), caches.claims.clone()),
+            revisions: Writer::new(client.clone(), caches.revisions.clone()),
+            jobs: Writer::new(client.clone(), caches.jobs.clone()),
+        }
+    }
+}
 
 /// The controller, which hears of changes from now on.
 pub fn controller(context: Context, settings: Settings) -> Controller<CloneSets> {

@@ -81,7 +81,7 @@ impl LaunchPriority {
             body: json!({ "metadata": { "annotations": { COMPLETED: "true" } } }),
         };
         match send(&self.writer, "note that all containers may start", pod, &patch).await? {
-            Sent::Done => Ok(Applied::Done),
+            Sent::Done(_) => Ok(Applied::Done),
             Sent::Overtaken => Ok(Applied::Overtaken),
         }
     }

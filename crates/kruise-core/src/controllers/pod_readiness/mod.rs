@@ -3,23 +3,23 @@
 //! Admission adds the gate; until its condition exists, kubelet keeps the pod out of rotation. This controller sets the
 //! condition once. Whoever closes the gate later does so on a condition that is already there.
 
-mod plan;
-
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use kube::Client;
 
 use super::pods::{Sent, send};
-use crate::runtime::{
-    access::{self, Right},
-    cache::{Cache, pod::PodLite},
-    client::Error,
-    clock::Clock,
-    controller::{Controller, Next, Reconcile, Settings, Triggers},
-    key::Key,
-    writes::Writer,
+use crate::{
+    pod::readiness,
+    runtime::{
+        access::{self, Right},
+        cache::{Cache, pod::PodLite},
+        client::Error,
+        clock::Clock,
+        controller::{Controller, Next, Reconcile, Settings, Triggers},
+        key::Key,
+        writes::Writer,
+    },
 };
-pub use plan::plan;
 
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "pod-readiness";
@@ -46,7 +46,7 @@ pub fn controller(
     let triggers = Triggers::new(settings.clock.clone());
     let now = settings.clock.now();
     // Whether there is something to do does not depend on the time, only what is written does.
-    triggers.follow(pods, move |it| plan(it, now).is_some());
+    triggers.follow(pods, move |it| readiness::initial(it, now).is_some());
     let reconciler = PodReadiness {
         writer: Writer::new(client, pods.clone()),
         pods: pods.clone(),
@@ -67,9 +67,9 @@ impl Reconcile for PodReadiness {
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
         let Some(pod) = self.pods.get(&key) else { return Ok(Next::Change) };
-        let Some(patch) = plan(&pod, self.clock.now()) else { return Ok(Next::Change) };
+        let Some(patch) = readiness::initial(&pod, self.clock.now()) else { return Ok(Next::Change) };
         match send(&self.writer, "open a pod's readiness gate", &pod, &patch).await? {
-            Sent::Done => Ok(Next::Change),
+            Sent::Done(_) => Ok(Next::Change),
             Sent::Overtaken => Ok(Next::After(OVERTAKEN)),
         }
     }

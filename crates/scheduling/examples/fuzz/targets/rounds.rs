@@ -7,8 +7,8 @@ use scheduling::{
     partition::Seeding,
     release::{self, Approval, ClusterView, Gate, OnFailure, Release, Stage, View, Wave},
     round::{
-        self, Cluster, Ledger, Numbers, OnReturn, Population, Rules, SlotCluster, SlotReach, SlotReport, SlotRow,
-        Spec, UnknownCountsAs, World,
+        self, Cluster, Ledger, Numbers, OnReturn, Population, Rules, SlotCluster, SlotReach, SlotReport,
+        SlotRow, Spec, UnknownCountsAs, World,
     },
     split::{Candidate, Mode, State, WhenShort},
 };

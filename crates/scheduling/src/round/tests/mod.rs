@@ -10,7 +10,8 @@ mod slots;
 mod waves;
 
 use super::{
-    Cluster, Condition, Ledger, Numbers, OnReturn, Plan, Population, Rules, Spec, UnknownCountsAs, Why, World, plan,
+    Cluster, Condition, Ledger, Numbers, OnReturn, Plan, Population, Rules, Spec, UnknownCountsAs, Why,
+    World, plan,
 };
 use crate::{
     ledger::{Report, Revision, Row, Share},
@@ -58,7 +59,7 @@ impl Hub {
                 target: Revision(1),
                 in_place_only: false,
                 population: Population::Granted,
-        numbers: Numbers::Global,
+                numbers: Numbers::Global,
             },
             rules: Rules {
                 move_surge: 1,

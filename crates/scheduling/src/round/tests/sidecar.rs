@@ -131,8 +131,7 @@ fn sc_4_every_cluster_with_a_share_names_the_same_version_and_the_others_the_sta
     hub.spec.target = Revision(2);
     hub.spec.partition = 8;
     hub.round();
-    let versions: Vec<String> =
-        hub.ledger.rows.iter().map(|it| custom_version(it.share.body)).collect();
+    let versions: Vec<String> = hub.ledger.rows.iter().map(|it| custom_version(it.share.body)).collect();
     assert_eq!(versions, ["0000000000000002", "0000000000000001"]);
     hub.spec.partition = 0;
     hub.round();
