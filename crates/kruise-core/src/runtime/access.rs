@@ -82,7 +82,7 @@ pub fn rules(rights: &[Right], scope: Scope) -> Vec<PolicyRule> {
         verbs.entry((group, resource, names)).or_default().extend(more.iter());
     }
     // Resources of one group with the same verbs share a rule.
-    let mut shared: BTreeMap<(&str, BTreeSet<&str>, &[String]), Vec<&str>> = BTreeMap::new();
+    let mut shared: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for ((group, resource, names), verbs) in verbs {
         shared.entry((group, verbs, names)).or_default().push(resource);
     }
