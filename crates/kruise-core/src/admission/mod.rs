@@ -1,5 +1,33 @@
-//! What is let in: reviews as functions over values.
+//! What is let in: defaults that are filled in and rules that objects must keep, as functions over JSON.
 //!
-//! [`pod`] is the chain that every new pod passes.
+//! Objects stay JSON trees, so that fields this build does not know survive and nothing is added that nobody asked for.
+//! The same functions run in every cluster and on the hub. [`metadata`], [`numbers`] and [`template`] are what kinds
+//! share; each kind has a folder of its own, which also says which requests it wants to see. [`pod`] is the chain that
+//! every new pod passes.
 
+pub mod cloneset;
+pub mod metadata;
+pub mod numbers;
 pub mod pod;
+pub mod template;
+pub(crate) mod tree;
+
+/// The versions in which OpenKruise's kinds are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// The older one.
+    V1Alpha1,
+    /// The stored one.
+    V1Beta1,
+}
+
+impl Version {
+    /// Reads the version of an admission request, such as `v1beta1`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "v1alpha1" => Some(Self::V1Alpha1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! CloneSets at the door: defaults, rules, and what is accepted but will do nothing.
+
+mod claims;
+mod default;
+mod lifecycle;
+mod reviews;
+mod strategy;
+mod validate;
+mod warnings;
+
+pub use default::default;
+pub use reviews::{MUTATE_PATH, PodLookup, Setup, VALIDATE_PATH, registrations, serve};
+pub use validate::{Context, FindPod, PodFacts, validate, validate_delete};
+pub use warnings::warnings;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! Pod templates: what is filled in, and who judges them.
+
+pub mod defaults;
+pub mod quantity;
+pub mod validate;
