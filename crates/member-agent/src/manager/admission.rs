@@ -1,14 +1,15 @@
-//! What is asked at which path. To add a kind, add its endpoints to [`endpoints`] and its rows to [`registrations`].
+//! What is asked at which path. To add a kind, add its endpoints to [`server`] and its rows to [`registrations`].
 
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use kruise_core::{
-    admission::pod,
+    admission::{cloneset, pod},
     api,
     runtime::{
         clock::Seed,
         gates::Gate,
+        key::{Key, controller_uid},
         webhook::{self, AdmissionRequest, Event, Registration, Server, Verdict},
     },
 };
@@ -29,7 +30,7 @@ struct Endpoint {
 
 /// Every row of every webhook that this build can serve, whatever the gates say.
 pub fn registrations() -> Vec<Registration> {
-    [pod::REGISTRATIONS].concat()
+    [pod::REGISTRATIONS, &cloneset::registrations()].concat()
 }
 
 /// The paths that are served with these gates.
@@ -67,8 +68,19 @@ pub(super) fn server(
         Storage::External(name) => builder.external(own_namespace, name),
         Storage::Directory(path) => builder.directory(path),
     };
+    let builder = cloneset::serve(builder, cloneset_setup(context));
     let endpoints = endpoints(context).into_iter();
     endpoints.fold(builder, |it, Endpoint { path, review }| it.review_async(path, review)).bind()
+}
+
+fn cloneset_setup(context: &Context) -> cloneset::Setup {
+    let pods = context.caches.pods.clone();
+    let find = move |namespace: &str, name: &str| {
+        let pod = pods.get(&Key::new(namespace, name))?;
+        let controller = controller_uid(&*pod).map(str::to_owned);
+        Some(cloneset::PodFacts { is_terminating: pod.is_terminating(), controller })
+    };
+    cloneset::Setup { gates: context.gates, client: context.client.clone(), pods: Some(Arc::new(find)) }
 }
 
 /// The names of the CRDs whose versions differ in shape.

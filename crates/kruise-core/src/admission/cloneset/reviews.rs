@@ -69,16 +69,16 @@ pub fn registrations() -> [Registration; 2] {
     [mutating, validating]
 }
 
-/// Adds the webhooks to a server.
+/// Answers the webhooks of [`registrations`].
 pub fn serve(server: Builder, setup: Setup) -> Builder {
     let gates = setup.gates;
-    server
-        .registrations(&registrations())
-        .review(MUTATE_PATH, move |request| mutated(request, gates))
-        .review_async(VALIDATE_PATH, move |request| {
+    server.review(MUTATE_PATH, move |request| mutated(request, gates)).review_async(
+        VALIDATE_PATH,
+        move |request| {
             let setup = setup.clone();
             async move { validated(&request, &setup).await }
-        })
+        },
+    )
 }
 
 /// The object with its defaults.
