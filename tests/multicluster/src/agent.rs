@@ -167,6 +167,11 @@ impl Agent {
         Ok(get(at, "/readyz").await?.0 == 200)
     }
 
+    /// The id of its process.
+    pub fn process_id(&self) -> Result<u32> {
+        self.process.id().context("it has ended already")
+    }
+
     /// Kills it without a chance to say good-bye.
     pub async fn kill(&mut self) -> Result<()> {
         Ok(self.process.kill().await?)
@@ -227,7 +232,7 @@ async fn build() -> Result<PathBuf> {
         .await?;
     let text = String::from_utf8(output.stdout)?;
     let messages = text.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
-    let program = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from)).last();
+    let program = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from)).next_back();
     program.context("cargo could not build kruise-agent")
 }
 

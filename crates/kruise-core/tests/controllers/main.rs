@@ -1,5 +1,7 @@
 //! Controllers in simulated clusters, on a bad network.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod kit;
 mod launch_priority;
 mod pod_readiness;

@@ -33,7 +33,7 @@ use jiff::Timestamp;
 pub use self::{
     complete::{is_complete, is_consistent},
     grace::is_in_grace,
-    refresh::{Hold, Refresh, refresh},
+    refresh::{Hold, Refresh, is_in_rotation, refresh},
     resize::server_resizes,
     spec::{Options, RevisionView, UpdateSpec, calculate, is_metadata_only},
     state::UpdateState,

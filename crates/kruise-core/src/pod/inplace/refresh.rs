@@ -88,12 +88,16 @@ fn next_batch(pod: &PodLite, mut state: UpdateState, ctx: &Context) -> Refresh {
 /// is kubelet's to turn back.
 fn return_to_rotation(pod: &PodLite, ctx: &Context) -> Option<PodPatch> {
     let kind = keys::CONDITION_INPLACE_UPDATE_READY;
-    if !readiness::has_gate(pod, kind) {
-        return None;
-    }
+    (!is_in_rotation(pod)).then(|| readiness::turn_true(kind, ctx.now))
+}
+
+/// Whether no update keeps the pod out of rotation. Cheap: a pod whose lifecycle is at rest and that is in rotation needs
+/// no [`refresh`], and there may be thousands of them.
+pub fn is_in_rotation(pod: &PodLite) -> bool {
+    let kind = keys::CONDITION_INPLACE_UPDATE_READY;
     let is_empty = |it: &Option<String>| it.as_deref().unwrap_or_default().is_empty();
-    match pod.condition(kind) {
-        Some(it) if it.status == "True" && is_empty(&it.reason) && is_empty(&it.message) => None,
-        _ => Some(readiness::turn_true(kind, ctx.now)),
-    }
+    let says_so = pod
+        .condition(kind)
+        .is_some_and(|it| it.status == "True" && is_empty(&it.reason) && is_empty(&it.message));
+    says_so || !readiness::has_gate(pod, kind)
 }

@@ -1,7 +1,7 @@
 //! Carrying on what was begun on pods: also for paused CloneSets and those that wait for deletions. Without it no new pod
 //! would ever become ready (openkruise/kruise#892, #2291).
 
-use std::{iter, time::Duration};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ pub(super) struct Steps {
 /// The next step of each of these pods.
 pub(super) fn plan<'f, 'a: 'f>(world: &World<'_>, facts: impl Iterator<Item = &'f Fact<'a>>) -> Steps {
     let mut steps = Steps::default();
-    for fact in facts {
+    for fact in facts.filter(|it| !is_at_rest(it)) {
         let refresh = inplace::refresh(fact.pod, &world.inplace());
         steps.look_again = steps.look_again.into_iter().chain(refresh.look_again).min();
         let moves = moves(world, fact);
@@ -39,6 +39,15 @@ pub(super) fn plan<'f, 'a: 'f>(world: &World<'_>, facts: impl Iterator<Item = &'
         }
     }
     steps
+}
+
+/// Whether nothing was begun on this pod that has not ended. Most pods are at rest most of the time, and opening what is
+/// written down on each of them would be most of the work of a pass.
+fn is_at_rest(fact: &Fact<'_>) -> bool {
+    fact.state == Some(State::Normal)
+        && inplace::is_in_rotation(fact.pod)
+        && !inplace::is_in_grace(fact.pod)
+        && fact.pod.labels().contains_key(POD_TEMPLATE_HASH)
 }
 
 /// Lifecycle step and missing label of one pod.
@@ -60,5 +69,5 @@ fn missing_hash(world: &World<'_>, fact: &Fact<'_>) -> Option<PodPatch> {
     let version = world.version_of(fact.pod)?;
     let hash = state::short_hash(&version.name);
     let body = json!({"metadata": {"labels": {POD_TEMPLATE_HASH: hash}}});
-    iter::once(PodPatch { part: Part::Main, pin: Pin::Uid, body }).next()
+    Some(PodPatch { part: Part::Main, pin: Pin::Uid, body })
 }

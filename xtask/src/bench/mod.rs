@@ -1,0 +1,46 @@
+//! `cargo xtask bench`: benchmarks, which print tables and assert nothing about time.
+
+mod cloneset;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What to measure; everything if nothing is named
+    #[arg(value_enum)]
+    subjects: Vec<Subject>,
+    /// Pods of the CloneSets that are measured, one after the other
+    #[arg(long, value_delimiter = ',', default_value = "1000,3000")]
+    pods: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    /// Plans over many clusters
+    Scheduling,
+    /// CloneSets on a real API server with fake nodes, beside the server's own rate
+    Cloneset,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let subjects =
+        if arguments.subjects.is_empty() { Subject::value_variants() } else { &arguments.subjects };
+    for subject in subjects {
+        match subject {
+            Subject::Scheduling => bench(&["--package", "scheduling"], &[])?,
+            Subject::Cloneset => cloneset::run(&arguments.pods)?,
+        }
+    }
+    Ok(())
+}
+
+/// Runs benchmarks with variables in their environment.
+fn bench(which: &[&str], variables: &[(&str, String)]) -> Result<()> {
+    let variables = variables.iter().map(|(name, value)| (name, value));
+    let status = crate::cargo().arg("bench").args(which).envs(variables).status()?;
+    if !status.success() {
+        bail!("the benchmarks of {} failed", which.join(" "));
+    }
+    Ok(())
+}
