@@ -15,4 +15,5 @@ pub mod controllers;
 pub mod admission;
 
 pub mod backoff;
+pub mod quantity;
 pub mod runtime;

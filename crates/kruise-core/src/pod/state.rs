@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{api::common::keys, runtime::cache::pod::PodLite};
+use crate::{
+    api::common::keys,
+    revision::hash::{self, short_hash},
+    runtime::cache::pod::PodLite,
+};
 
 /// The lifecycle state in which a pod may be available; so may one without a state, which older releases left behind.
 const NORMAL: &str = "Normal";
@@ -48,15 +52,9 @@ pub fn available_in(pod: &PodLite, min_ready_seconds: i32, now: Timestamp) -> Op
     wait.try_into().ok()
 }
 
-/// The hash part of a revision's name: what follows the last dash.
-pub fn short_hash(revision: &str) -> &str {
-    revision.rsplit_once('-').map_or(revision, |(_, hash)| hash)
-}
-
 /// Whether the pod was made from this revision. Pods carry its full name or only the hash.
 pub fn is_at_revision(pod: &PodLite, revision: &str) -> bool {
-    let Some(label) = pod.labels().get(keys::CONTROLLER_REVISION_HASH) else { return false };
-    label == revision || short_hash(label) == short_hash(revision)
+    pod.labels().get(keys::CONTROLLER_REVISION_HASH).is_some_and(|it| hash::is_at_revision(it, revision))
 }
 
 /// Whether somebody has asked for exactly this pod to go.

@@ -79,7 +79,7 @@ pub(super) fn write_text(out: &mut String, text: &str) {
 ///
 /// No type of Kubernetes has a fraction, so only members newer than this build can. serde_json may be off by a digit
 /// when it reads more than 15; cutting them there keeps a number the same however often it is stored and read.
-pub(super) fn number(number: &Number) -> String {
+pub(crate) fn number(number: &Number) -> String {
     let Some(mut value) = number.as_f64() else { return number.to_string() };
     if number.is_f64() || value.abs() > MAX_INTEGER {
         value = format!("{value:.14e}").parse().unwrap_or(value);

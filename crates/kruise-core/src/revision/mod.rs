@@ -11,10 +11,9 @@
 //! its template once.
 
 pub mod data;
-mod gojson;
+pub(crate) mod gojson;
 pub mod hash;
 pub mod history;
-mod quantity;
 mod shape;
 mod typed;
 

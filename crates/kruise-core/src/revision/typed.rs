@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use super::{
     gojson::{number, write_list, write_map, write_text, write_value},
-    quantity,
     shape::{Field, Kind, SHAPES},
 };
+use crate::quantity;
 
 /// In which order the members of structs are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::quantity;
 use crate::{
     admission::tree::{self, fill},
+    quantity,
     runtime::gates::{Gate, Gates},
 };
 

@@ -1,5 +1,4 @@
 //! Pod templates: what is filled in, and who judges them.
 
 pub mod defaults;
-pub mod quantity;
 pub mod validate;

@@ -12,7 +12,7 @@ use super::{
     state::{UpdateState, annotation},
     update::record,
 };
-use crate::{api::common::keys, runtime::cache::pod::PodLite};
+use crate::{api::common::keys, revision::hash::short_hash, runtime::cache::pod::PodLite};
 
 const KEYS: [&str; 2] = [keys::INPLACE_UPDATE_GRACE, keys::INPLACE_UPDATE_GRACE_LEGACY];
 
@@ -69,11 +69,6 @@ pub(super) fn finish(pod: &PodLite, text: &str, ctx: &Context) -> Refresh {
     end(pod, &mut body);
     record(pod, &state, &mut body);
     Refresh { patches: resize.into_iter().chain([body.into_main()]).collect(), ..Refresh::default() }
-}
-
-/// Revisions are told apart by what stands behind the last dash; kinds differ in whether they write what is before it.
-fn short_hash(revision: &str) -> &str {
-    revision.rsplit('-').next().unwrap_or(revision)
 }
 
 fn round_up(duration: Duration) -> Duration {

@@ -26,7 +26,6 @@ mod env;
 mod grace;
 mod image;
 mod metadata;
-mod quantity;
 
 use jiff::Timestamp;
 

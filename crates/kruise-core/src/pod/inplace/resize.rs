@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{quantity, state::Resources};
-use crate::runtime::cache::pod::{ContainerLite, PodLite};
+use super::state::Resources;
+use crate::{
+    quantity,
+    runtime::cache::pod::{ContainerLite, PodLite},
+};
 
 /// The resources that can change under a running container.
 pub(super) const RESIZABLE: [&str; 2] = ["cpu", "memory"];
@@ -73,7 +76,7 @@ pub(super) fn quantity_text(value: &Value) -> Option<String> {
         Value::Number(number) => number.to_string(),
         _ => return None,
     };
-    quantity::parse(&text).map(|_| text)
+    quantity::nano(&text).map(|_| text)
 }
 
 /// How kubelet ranks a pod when resources run short.
@@ -95,7 +98,7 @@ pub(super) fn qos(pod_spec: &Value) -> Qos {
         for name in RESIZABLE {
             let amount = |list: &str| {
                 let text = quantity_text(&container["resources"][list][name])?;
-                quantity::parse(&text)
+                quantity::nano(&text)
             };
             let limit = amount("limits").filter(|it| *it > 0);
             let request = amount("requests").or(limit).filter(|it| *it > 0);
@@ -124,6 +127,6 @@ fn is_same_list(a: &Value, b: &Value) -> bool {
 }
 
 fn is_same(a: &Value, b: &Value) -> bool {
-    let amount = |it: &Value| quantity_text(it).and_then(|it| quantity::parse(&it));
+    let amount = |it: &Value| quantity_text(it).and_then(|it| quantity::nano(&it));
     a == b || (amount(a).is_some() && amount(a) == amount(b))
 }

@@ -12,8 +12,8 @@ use crate::{
         inplace,
         lifecycle::{self, Marking, State},
         patch::{Part, Pin, PodPatch},
-        state,
     },
+    revision::hash::short_hash,
 };
 
 /// The next steps of pods.
@@ -67,7 +67,7 @@ fn missing_hash(world: &World<'_>, fact: &Fact<'_>) -> Option<PodPatch> {
         return None;
     }
     let version = world.version_of(fact.pod)?;
-    let hash = state::short_hash(&version.name);
+    let hash = short_hash(&version.name);
     let body = json!({"metadata": {"labels": {POD_TEMPLATE_HASH: hash}}});
     Some(PodPatch { part: Part::Main, pin: Pin::Uid, body })
 }

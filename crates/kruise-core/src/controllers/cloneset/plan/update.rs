@@ -19,8 +19,9 @@ use crate::{
         lifecycle::{self, Marking, State},
         patch::{Part, Pin, PodPatch},
         rank::{self, priority, scatter},
-        state::{self, short_hash},
+        state,
     },
+    revision::hash::short_hash,
     runtime::cache::pod::PodLite,
 };
 

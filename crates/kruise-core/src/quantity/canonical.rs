@@ -46,7 +46,7 @@ const BINARY_SUFFIXES: [(&str, i32); 6] =
     [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 /// How Kubernetes prints the quantity `text` after reading it; nothing if it is none, or is beyond 38 digits.
-pub(super) fn canonical(text: &str) -> Option<String> {
+pub fn canonical(text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() {
         return None;
@@ -210,8 +210,8 @@ fn print_binary(amount: Amount) -> Option<String> {
 mod tests {
     use serde_json::Value;
 
-    use super::super::gojson;
     use super::*;
+    use crate::revision::gojson;
 
     /// Pairs of what was read and what Kubernetes prints, `null` where it reads none. Made by Kubernetes itself.
     #[test]

@@ -1,4 +1,4 @@
-//! Quantities such as `500m` or `1Gi`, as far as defaulting changes them.
+//! How much a quantity is.
 
 /// The quantity rounded up to a thousandth, in the way Kubernetes writes it, if it is finer than that. `None` if there
 /// is nothing to round, and for texts that are no quantities: validation speaks about those.
@@ -12,8 +12,8 @@ pub fn round_up_to_milli(text: &str) -> Option<String> {
     Some(if milli % 1000 == 0 { (milli / 1000).to_string() } else { format!("{milli}m") })
 }
 
-/// In billionths, what is finer rounded up, as Kubernetes does when it reads a quantity.
-fn nano(text: &str) -> Option<i128> {
+/// The quantity in billionths, what is finer rounded up, as Kubernetes does when it reads a quantity.
+pub fn nano(text: &str) -> Option<i128> {
     let (sign, text) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -74,6 +74,46 @@ mod tests {
             ("1001u", "2m"),
         ] {
             assert_eq!(round_up_to_milli(from).as_deref(), Some(to), "{from}");
+        }
+    }
+
+    #[test]
+    fn the_same_amount_in_other_words_is_the_same() {
+        for (a, b) in [
+            ("1", "1000m"),
+            ("0.5", "500m"),
+            (".5", "500m"),
+            ("1.", "1"),
+            ("1Gi", "1024Mi"),
+            ("1.5Gi", "1536Mi"),
+            ("1e3", "1k"),
+            ("1E", "1000P"),
+            ("+2", "2"),
+            ("100E-2", "1"),
+            ("-1", "-1000m"),
+        ] {
+            assert!(nano(a).is_some(), "{a}");
+            assert_eq!(nano(a), nano(b), "{a} {b}");
+        }
+        assert_ne!(nano("1G"), nano("1Gi"));
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused() {
+        for text in [
+            "",
+            "-",
+            "abc",
+            "1x",
+            "1.2.3",
+            "1 ",
+            "e3",
+            "1e99999999",
+            "1KiB",
+            "9999999999999999999999999E",
+            ".",
+        ] {
+            assert_eq!(nano(text), None, "{text}");
         }
     }
 }

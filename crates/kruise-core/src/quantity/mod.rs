@@ -1,0 +1,7 @@
+//! Quantities such as `500m` or `1Gi`: how much they are, and how Kubernetes writes them.
+
+mod amount;
+mod canonical;
+
+pub use amount::{nano, round_up_to_milli};
+pub use canonical::canonical;
