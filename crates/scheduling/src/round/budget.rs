@@ -216,7 +216,7 @@ impl Draft<'_> {
     /// BUD-3, BUD-4, BUD-7: class by class, each wave first by Webster, then whoever can use what is left.
     fn grow_unavailable(&mut self, sums: &mut Sums) {
         let order = self.takers();
-        for class in 0..3 {
+        for class in self.classes(&order) {
             let ideal = self.ideal(&order, class, |it| it.unavailable, sums.limit - sums.exposed);
             for share in [ideal.as_slice(), &[]] {
                 for (index, &place) in order.iter().enumerate() {
@@ -299,7 +299,7 @@ impl Draft<'_> {
         let mut granted: i64 = self.live().map(|it| i64::from(self.lines[it].surge)).sum();
         let mut spare = limit - exposed;
         let order = self.in_order();
-        for class in 0..3 {
+        for class in self.classes(&order) {
             let ideal = self.ideal(&order, class, |it| it.surge, spare);
             for share in [ideal.as_slice(), &[]] {
                 for (index, &place) in order.iter().enumerate() {
@@ -318,6 +318,15 @@ impl Draft<'_> {
                 }
             }
         }
+    }
+
+    /// The classes of demand that ask for more than the ones before them. Any other would find all done.
+    fn classes(&self, order: &[usize]) -> Vec<usize> {
+        let more = |class: usize, it: usize| {
+            let demand = &self.lines[it].demand;
+            demand.up_to(class) > if class == 0 { 0 } else { demand.up_to(class - 1) }
+        };
+        (0..3).filter(|class| order.iter().any(|it| more(*class, *it))).collect()
     }
 
     /// Shares by demand over the first wave that has any; the rest follows as room comes free.

@@ -153,8 +153,10 @@ impl Draft<'_> {
             if updated > granted && answer.kept > 0 {
                 let covered = i64::from(self.ledger.rows[place].updated.exposure);
                 updated = i64::from(updated).min(covered + room).max(i64::from(granted)) as u32;
-                // One that cannot run old pods beside new ones waits until all of it may be new.
-                if self.is_one_sided(place) && updated < row.updated && granted == 0 {
+                // One that cannot run old pods beside new ones waits until all of it may be new. Given the target
+                // once, as when it was lost meanwhile, it has both all the same.
+                let given = self.ledger.rows[place].was_given(self.ledger.target);
+                if self.is_one_sided(place) && !given && updated < row.updated {
                     updated = 0;
                 }
                 room -= (i64::from(updated) - covered).max(0);

@@ -88,6 +88,9 @@ impl Groups {
     /// Adds up `count` over the members of each group.
     pub(super) fn sums(&self, slots: &[Slot], count: impl Fn(&Slot) -> u32) -> Vec<u64> {
         let mut sums = vec![0; self.cap.len()];
+        if sums.is_empty() {
+            return sums;
+        }
         for (index, slot) in slots.iter().enumerate() {
             for group in self.of_slot(index) {
                 sums[group] += u64::from(count(slot));
