@@ -29,7 +29,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for subject in subjects {
         match subject {
             Subject::Scheduling => bench(&["--package", "scheduling"], &[])?,
-            Subject::Cloneset => cloneset::run(&arguments.pods)?,
+            Subject::Cloneset => {
+                bench(&["--package", "kruise-core", "--bench", "cloneset_plan"], &[])?;
+                cloneset::run(&arguments.pods)?;
+            }
         }
     }
     Ok(())

@@ -207,8 +207,9 @@ impl Hands<'_> {
     }
 }
 
-/// Lets go of pods whose labels do not match any more.
-pub async fn release(ctx: &Context, cloneset: &CloneSet, observed: &Observed) -> Result<(), Error> {
+/// Lets go of pods whose labels do not match any more. One that cannot be let go does not hold up the others.
+pub async fn release(ctx: &Context, cloneset: &CloneSet, observed: &Observed) -> Option<Error> {
+    let mut failure = None;
     for pod in &observed.strayed {
         let others = pod.metadata.owner_references.iter().flatten().filter(|it| it.uid != uid(cloneset));
         let owners: Vec<Value> = others.map(|it| json!(it)).collect();
@@ -216,12 +217,11 @@ pub async fn release(ctx: &Context, cloneset: &CloneSet, observed: &Observed) ->
         let patch = json!({"metadata": {"resourceVersion": version(&**pod), "ownerReferences": owners}});
         let on = On { call: "let go of a pod", owner: uid(cloneset) };
         let patch = Patch::Merge(patch);
-        match ctx.writers.pods.patch(on, pod, None, &patch, &PatchParams::default()).await {
-            Err(error) if !matches!(error.code(), Some(404 | 409)) => return Err(error),
-            _ => {}
+        if let Err(error) = ctx.writers.pods.patch(on, pod, None, &patch, &PatchParams::default()).await {
+            failure = failure.or(Some(error).filter(|it| !matches!(it.code(), Some(404 | 409))));
         }
     }
-    Ok(())
+    failure
 }
 
 /// Where claims are not reused: hands those of leaving pods over to them and deletes those of pods that are gone. Leaves

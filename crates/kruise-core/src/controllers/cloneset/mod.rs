@@ -152,35 +152,28 @@ impl Context {
         cloneset: &CloneSet,
         selector: &Selector,
     ) -> Result<Next, Error> {
-        let is_going = cloneset.metadata.deletion_timestamp.is_some();
-        let mut observed = observe::observe(cloneset, selector, &self.caches);
-        let mut claims_error = None;
-        if !is_going {
-            apply::release(self, cloneset, &observed).await?;
-            claims_error = apply::tidy_claims(self, cloneset, &mut observed).await;
+        // What it owns is the garbage collector's by now. A revision that we wrote again would hold it up.
+        if cloneset.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Change);
         }
+        let mut observed = observe::observe(cloneset, selector, &self.caches);
+        let mut pass = Pass::default();
+        pass.note(apply::release(self, cloneset, &observed).await);
+        pass.note(apply::tidy_claims(self, cloneset, &mut observed).await);
         let settled =
             revisions::settle(cloneset, selector, &observed, &self.opened, &self.writers.revisions).await?;
         let limits = Limits::of(&cloneset.spec);
         let mut world = self.world(cloneset, &observed, &settled);
         let nodes = observe::nodes(&world, &self.caches);
         world.nodes = &nodes;
-        if !is_going {
-            self.download_ahead(&world, &settled).await;
-        }
+        self.download_ahead(&world, &settled).await;
         let facts = plan::facts(&world, &limits);
-        let mut pass = match is_going {
-            true => Pass::default(),
-            false => self.act(&world, &limits, &facts).await,
-        };
-        pass.note(claims_error);
+        self.act(&world, &limits, &facts, &mut pass).await;
 
         let reported = self.report(stored, &world, &limits, &settled, &facts, &pass.troubles).await?;
         pass.look_again.extend(reported.look_again);
-        if !is_going {
-            self.drop_names_of_gone_pods(stored, cloneset, &observed).await?;
-            revisions::truncate(cloneset, &settled, &observed, &self.writers.revisions).await;
-        }
+        self.drop_names_of_gone_pods(stored, cloneset, &observed).await?;
+        revisions::truncate(cloneset, &settled, &observed, &self.writers.revisions).await;
         if let Some(error) = pass.error {
             return Err(error);
         }
@@ -206,7 +199,7 @@ impl Context {
     }
 
     /// Plans and carries out.
-    async fn act(&self, world: &World<'_>, limits: &Limits, facts: &[Fact<'_>]) -> Pass {
+    async fn act(&self, world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], pass: &mut Pass) {
         let Plan { scale, update, limited_to, troubles, look_again } =
             plan::plan(world, limits, facts, &mut || self.seed.draw());
         if let Some(limit) = limited_to {
@@ -214,16 +207,16 @@ impl Context {
                 format!("scaleUp is limited because of scaleStrategy.maxUnavailable, limit: {limit}");
             self.recorder.record(about(world.cloneset), Severity::Warning, events::SCALE_UP_LIMITED, message);
         }
-        let mut pass = Pass { troubles, look_again: look_again.into_iter().collect(), error: None };
+        pass.troubles = troubles;
+        pass.look_again.extend(look_again);
         let scaled = apply::apply(self, world, scale).await;
-        pass.troubles.scale = scaled.trouble().or(pass.troubles.scale);
+        pass.troubles.scale = scaled.trouble().or(pass.troubles.scale.take());
         pass.look_again.extend(scaled.look_again);
         pass.note(scaled.error);
         let updated = apply::apply(self, world, update).await;
-        pass.troubles.update = updated.trouble().or(pass.troubles.update);
+        pass.troubles.update = updated.trouble().or(pass.troubles.update.take());
         pass.look_again.extend(updated.look_again);
         pass.note(updated.error);
-        pass
     }
 
     fn complain<K: kube::Resource<DynamicType = ()>>(&self, object: &K, message: String) {
@@ -244,7 +237,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// Keeps the first error. One that only says that somebody was faster is no trouble: it is looked at again.
+    /// Keeps the first error: what can still be done is done first.
     fn note(&mut self, error: Option<Error>) {
         self.error = self.error.take().or(error);
     }
