@@ -1,5 +1,6 @@
 //! `cargo xtask`: everything a developer, CI or a first-time user runs.
 
+mod agent;
 mod bench;
 mod cluster;
 mod generated;

@@ -1,13 +1,15 @@
 //! `cargo xtask up`: a whole fleet on this machine.
 
-use std::process::Command;
+use std::{path::Path, process::Command, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use lab::{
     binaries,
     cluster::{self, Attached, Shape},
     progress::Progress,
 };
+
+use crate::agent;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -19,6 +21,10 @@ pub(crate) struct Arguments {
     nodes: usize,
 }
 
+/// How often, and how far apart, admission is tried before it counts as broken.
+const TRIES: u32 = 120;
+const BETWEEN: Duration = Duration::from_millis(500);
+
 const MEMBERS: [&str; 3] = ["m1", "m2", "m3"];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -27,6 +33,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         progress.say("simulated clusters are not there yet: starting real control planes, as with --kube");
     }
     let programs = binaries::control_plane(&mut progress)?;
+    progress.say("building kruise-agent");
+    let program = agent::build(agent::Profile::Dev)?;
     let fake_nodes = if arguments.nodes == 0 { 3 } else { 0 };
     let member = Shape { nodes: arguments.nodes, fake_nodes, ..Shape::default() };
     let mut fleet: Vec<(&str, Attached)> = Vec::new();
@@ -36,12 +44,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     for (name, cluster) in &fleet {
         progress.say(format!("installing the kinds in {name}"));
-        let mut kubectl = Command::new(&programs.kubectl);
-        kubectl.env("KUBECONFIG", cluster.record.kubeconfig()).args(["apply", "--server-side", "--filename"]);
-        let output = kubectl.arg(crate::root().join("config/crd")).output()?;
-        if !output.status.success() {
-            bail!("{name} refuses the kinds:\n{}", String::from_utf8_lossy(&output.stderr));
-        }
+        let kinds = crate::root().join("config/crd").display().to_string();
+        kubectl(&programs.kubectl, cluster, &["apply", "--server-side", "--filename", &kinds])?;
+    }
+    let mut agents = Vec::new();
+    for (name, cluster) in fleet.iter().filter(|it| MEMBERS.contains(&it.0)) {
+        progress.say(format!("starting the agent of {name}"));
+        kubectl(&programs.kubectl, cluster, &["create", "namespace", "kruise-system"])?;
+        let log = cluster.record.folder.join("agent.log");
+        agents.push(agent::start(&program, &cluster.record.kubeconfig(), &log)?);
+    }
+    for (name, cluster) in fleet.iter().filter(|it| MEMBERS.contains(&it.0)) {
+        progress.say(format!("waiting for the admission of {name}"));
+        until_admitted(&programs.kubectl, cluster)?;
     }
     progress.say("the fleet is up");
     println!();
@@ -51,9 +66,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("\nTry, in another shell:");
     println!("  cargo xtask cluster list");
     println!("  cargo xtask cluster kubectl m1 get nodes");
+    println!("  cargo xtask cluster kubectl m1 apply -f config/samples/cloneset.yaml");
+    println!("  cargo xtask cluster kubectl m1 get clonesets,pods");
     println!("  cargo xtask cluster kubectl m1 explain cloneset.spec.updateStrategy");
     println!("\nCtrl-C ends the fleet.");
     loop {
         std::thread::park();
     }
+}
+
+fn kubectl(program: &Path, cluster: &Attached, arguments: &[&str]) -> Result<()> {
+    let output =
+        Command::new(program).env("KUBECONFIG", cluster.record.kubeconfig()).args(arguments).output()?;
+    if !output.status.success() {
+        bail!("kubectl {}:\n{}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Waits until a CloneSet would be let in: before that its conversion has nobody to ask.
+fn until_admitted(program: &Path, cluster: &Attached) -> Result<()> {
+    let sample = crate::root().join("config/samples/cloneset.yaml").display().to_string();
+    let mut last = Ok(());
+    for _ in 0..TRIES {
+        last = kubectl(program, cluster, &["apply", "--dry-run=server", "--filename", &sample]);
+        if last.is_ok() {
+            return last;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    last.with_context(|| format!("see {}", cluster.record.folder.join("agent.log").display()))
 }
