@@ -61,6 +61,7 @@ fn row(count: usize) {
             update: &version,
             current: &version,
             history: &history,
+            occupied: &Default::default(),
             doubts: &Doubts::default(),
             nodes: &BTreeMap::new(),
             options: Options { env_from_metadata: true, ..Options::default() },

@@ -10,7 +10,7 @@ use crate::{
     runtime::{
         cache::pod::PodLite,
         client::Error,
-        key::{uid, version},
+        key::version,
         writes::{On, Writer},
     },
 };
@@ -27,11 +27,10 @@ pub(crate) enum Sent {
 /// Sends `patch` to exactly this pod.
 pub(crate) async fn send(
     writer: &Writer<PodLite>,
-    call: &'static str,
+    on: On<'_>,
     pod: &PodLite,
     patch: &PodPatch,
 ) -> Result<Sent, Error> {
-    let on = On { call, owner: uid(pod) };
     let part = match patch.part {
         Part::Main => None,
         Part::Status => Some("status"),
@@ -52,13 +51,13 @@ pub(crate) async fn send(
 /// Sends `patches` one after the other, each to the pod that the one before has left. Without any, nothing is sent.
 pub(crate) async fn send_all(
     writer: &Writer<PodLite>,
-    call: &'static str,
+    on: On<'_>,
     pod: &Arc<PodLite>,
     patches: &[PodPatch],
 ) -> Result<Sent, Error> {
     let mut pod = pod.clone();
     for patch in patches {
-        match send(writer, call, &pod, patch).await? {
+        match send(writer, on, &pod, patch).await? {
             Sent::Done(after) => pod = after,
             Sent::Overtaken => return Ok(Sent::Overtaken),
         }

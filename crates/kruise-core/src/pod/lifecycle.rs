@@ -193,6 +193,15 @@ fn pre_delete_key() -> Key {
 }
 
 /// What a move does to the pod's rotation. What was once taken out is put back on every way out of the state, also
+/// Takes back what keeps a pod in service out of rotation on account of a hook: a step that broke off after its first
+/// patch has left it there. `None` if there is nothing of the kind.
+pub fn forgotten(pod: &PodLite, now: Timestamp) -> Option<PodPatch> {
+    let is_in_service = matches!(State::of(pod), Some(State::Normal | State::PreparingNormal));
+    (is_in_service && !readiness::is_in_rotation(pod))
+        .then(|| readiness::remove_keys(pod, &[pre_update_key(), pre_delete_key()], now))
+        .flatten()
+}
+
 /// where the hook does not ask for it any more: nobody else would ever do it.
 fn readiness_change(pod: &PodLite, state: State, marking: Marking, now: Timestamp) -> Option<PodPatch> {
     match state {

@@ -101,6 +101,11 @@ pub fn keys_of(pod: &PodLite) -> Vec<Key> {
         .unwrap_or_default()
 }
 
+/// Whether nobody keeps the pod out of rotation by our gate.
+pub fn is_in_rotation(pod: &PodLite) -> bool {
+    pod.condition(CONDITION_KRUISE_POD_READY).is_none_or(|it| it.status == "True")
+}
+
 /// Whether a pod is ready only if this condition is true.
 pub fn has_gate(pod: &PodLite, condition: &str) -> bool {
     pod.spec.readiness_gates.iter().any(|it| it.condition_type == condition)

@@ -177,6 +177,26 @@ impl Error {
         }
     }
 
+    /// Whether the server says that somebody was faster: what was read is not what is there any more. A name that is
+    /// taken is something else.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api { source: kube::Error::Api(it), .. } if it.code == 409 && it.reason != "AlreadyExists")
+    }
+
+    /// The failure in one line, in the server's own words where it has answered.
+    pub fn told(&self) -> String {
+        if let Self::Api { source: kube::Error::Api(status), .. } = self {
+            return format!("{self}: {}", status.message);
+        }
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(it) = cause {
+            text = format!("{text}: {it}");
+            cause = it.source();
+        }
+        text
+    }
+
     /// A fixed word for metrics.
     pub fn label(&self) -> &'static str {
         match (self, self.code()) {

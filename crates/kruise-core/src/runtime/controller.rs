@@ -29,6 +29,9 @@ use crate::backoff::{Doubling, Failures};
 /// How long to wait when a cache is too far behind our own writes.
 const BEHIND: Duration = Duration::from_secs(1);
 
+/// For at most this long after a failure changes do not wake an object up.
+const FLOOR: Duration = Duration::from_secs(1);
+
 /// When to look at an object again after a reconcile that worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -42,6 +45,11 @@ pub enum Next {
 pub trait ReconcileError: std::error::Error + 'static {
     /// A fixed word for metrics.
     fn label(&self) -> &'static str;
+
+    /// When to try again at the latest, whatever the back-off says: something else is due by then.
+    fn at_latest(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl ReconcileError for super::client::Error {
@@ -218,6 +226,7 @@ impl<R: Reconcile> Controller<R> {
             }
             Ok(Err(error)) => {
                 let wait = self.failed(&key, error.label(), took);
+                let wait = error.at_latest().map_or(wait, |it| wait.min(it));
                 let _guard = span.enter();
                 warn!(
                     error = &error as &dyn std::error::Error,
@@ -240,7 +249,10 @@ impl<R: Reconcile> Controller<R> {
 
     fn failed(&self, key: &Key, label: &'static str, took: Duration) -> Duration {
         self.settings.metrics.reconcile_failed(self.settings.name, label, took);
-        self.failures.record(key.clone(), self.settings.clock.instant())
+        let now = self.settings.clock.instant();
+        let wait = self.failures.record(key.clone(), now);
+        self.triggers.queue().hold(key.clone(), later(now, wait.min(FLOOR)));
+        wait
     }
 
     /// Ends the reconcile of `key` and arranges for the next one.
@@ -255,7 +267,7 @@ impl<R: Reconcile> Controller<R> {
         // have to clean up.
         if !exists && again.is_none() {
             self.failures.forget(key);
-            queue.cancel(key);
+            queue.forget(key);
         }
         queue.done(key);
         self.settings.metrics.queue_depth(self.settings.name, queue.depth());

@@ -20,6 +20,8 @@ pub(super) struct Queue<K> {
     /// Ready, or asked for while under way.
     wanted: HashSet<K>,
     under_way: HashSet<K>,
+    /// Before when a key that has failed does not run again, whoever asks for it.
+    floors: HashMap<K, Instant>,
     next_slot: u64,
 }
 
@@ -35,12 +37,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             slots: HashMap::new(),
             wanted: HashSet::new(),
             under_way: HashSet::new(),
+            floors: HashMap::new(),
             next_slot: 0,
         }
     }
 
-    /// Wants `key` as soon as possible. A delay that is running for it is over: it will run sooner.
+    /// Wants `key` as soon as possible. A delay that is running for it is over: it will run sooner, though not before
+    /// its floor.
     pub(super) fn add(&mut self, key: K) {
+        if let Some(floor) = self.floors.get(&key).copied() {
+            return self.add_at(key, floor);
+        }
         self.cancel(&key);
         if self.wanted.insert(key.clone()) && !self.under_way.contains(&key) {
             self.ready.push_back(key);
@@ -60,11 +67,24 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.due.insert(key, (at, slot));
     }
 
+    /// Lets `key` not run again before `floor`. What a failing reconcile writes comes back as a change and would undercut
+    /// every back-off. The floor ends when the key is taken.
+    pub(super) fn hold(&mut self, key: K, floor: Instant) {
+        if self.wanted.remove(&key) {
+            self.ready.retain(|it| *it != key);
+            self.floors.insert(key.clone(), floor);
+            self.add_at(key, floor);
+        } else {
+            self.floors.insert(key, floor);
+        }
+    }
+
     /// Takes the next object that may run at `now`.
     pub(super) fn take(&mut self, now: Instant) -> Option<K> {
         self.promote(now);
         let key = self.ready.pop_front()?;
         self.wanted.remove(&key);
+        self.floors.remove(&key);
         self.under_way.insert(key.clone());
         Some(key)
     }
@@ -87,8 +107,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.wanted.len()
     }
 
-    /// Forgets a delayed wish for `key`: its object is gone.
-    pub(super) fn cancel(&mut self, key: &K) {
+    /// Forgets everything about `key`: its object is gone.
+    pub(super) fn forget(&mut self, key: &K) {
+        self.floors.remove(key);
+        self.cancel(key);
+    }
+
+    /// Forgets a delayed wish for `key`.
+    fn cancel(&mut self, key: &K) {
         if let Some((at, slot)) = self.due.remove(key) {
             self.by_time.remove(&(at, slot, slot));
             self.slots.remove(&slot);
@@ -103,6 +129,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             && self.by_time.is_empty()
             && self.slots.is_empty()
             && self.wanted.is_empty()
+            && self.floors.is_empty()
             && self.under_way.is_empty()
     }
 
@@ -116,7 +143,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 self.by_time.pop_first();
                 continue;
             };
-            self.add(key);
+            self.cancel(&key);
+            match self.floors.get(&key).copied() {
+                Some(floor) if floor > now => self.add_at(key, floor),
+                _ => {
+                    self.floors.remove(&key);
+                    self.add(key);
+                }
+            }
         }
     }
 }
@@ -185,6 +219,39 @@ mod tests {
         assert_eq!(queue.take(at(2)), Some("a"));
         queue.add_at("a", at(9));
         queue.cancel(&"a");
+        queue.done(&"a");
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn changes_do_not_wake_what_has_just_failed() {
+        let (mut queue, at) = queue();
+        queue.add("a");
+        assert_eq!(queue.take(at(0)), Some("a"));
+        // Its own write comes back as a change, before and after it ends.
+        queue.add("a");
+        queue.hold("a", at(1));
+        queue.add_at("a", at(60));
+        queue.done(&"a");
+        queue.add("a");
+        assert_eq!(queue.take(at(0)), None);
+        assert_eq!(queue.take(at(1)), Some("a"), "but it is not left to its back-off either");
+        queue.done(&"a");
+        queue.add("a");
+        assert_eq!(queue.take(at(1)), Some("a"), "the floor is for one time");
+        queue.done(&"a");
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_delay_before_the_floor_ends_at_the_floor() {
+        let (mut queue, at) = queue();
+        queue.hold("a", at(5));
+        queue.add_at("a", at(2));
+        assert_eq!(queue.take(at(3)), None);
+        assert_eq!(queue.take(at(5)), Some("a"));
+        queue.hold("b", at(9));
+        queue.forget(&"b");
         queue.done(&"a");
         assert!(queue.is_empty());
     }

@@ -66,11 +66,15 @@ impl<K: Cached> Writer<K> {
 
     /// The name is taken: by an earlier attempt of ours, whose answer was lost, or by a stranger.
     async fn adopt_answer(&self, on: On<'_>, key: &Key, conflict: Error) -> Result<Arc<K>, Error> {
-        let found = self.look_up(on, key).await?;
-        match controller_uid(&found) {
-            Some(owner) if owner == on.owner => Ok(self.cache.wrote(found)),
-            _ => Err(conflict),
-        }
+        let found = match self.look_up(on, key).await {
+            Ok(found) => found,
+            // Not the name was the conflict, but something else: a quota that many write at once.
+            Err(error) if error.code() == Some(404) => return Err(conflict),
+            Err(error) => return Err(error),
+        };
+        // One that is on its way out is no answer to a create.
+        let is_ours = controller_uid(&found) == Some(on.owner) && found.meta().deletion_timestamp.is_none();
+        if is_ours { Ok(self.cache.wrote(found)) } else { Err(conflict) }
     }
 
     /// Patches exactly this object, or one of its subresources: not a namesake that came after it, and with server-side

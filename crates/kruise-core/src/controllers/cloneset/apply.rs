@@ -1,6 +1,6 @@
 //! Carrying out a plan: the only writer of pods and claims.
 
-use std::{error::Error as _, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::{
     pod::{
         build,
         claims::{self, Fate},
+        state,
     },
     runtime::{
         client::Error,
@@ -34,6 +35,8 @@ const OVERTAKEN: Duration = Duration::from_millis(200);
 /// What became of a list of actions.
 #[derive(Debug, Default)]
 pub struct Outcome {
+    /// How many did what they should.
+    pub done: usize,
     /// Why some did not work.
     pub error: Option<Error>,
     /// When to go on.
@@ -41,39 +44,58 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The failure as a person reads it, causes included.
-    pub fn trouble(&self) -> Option<String> {
-        self.error.as_ref().map(told)
+    /// The failure as a person reads it. Ids of pods are left out: they are new with every attempt, and each message
+    /// would be news.
+    pub fn trouble(&self, workload: &str) -> Option<String> {
+        self.error.as_ref().map(|it| without_ids(&it.told(), workload))
     }
 }
 
-/// An error and its causes in one line.
-pub fn told(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(it) = cause {
-        text = format!("{text}: {it}");
-        cause = it.source();
+impl Outcome {
+    /// Keeps the first failure. That somebody was faster is none: it is looked at again.
+    fn note(&mut self, error: Error) {
+        if is_overtaken(&error) {
+            self.look_again = Some(OVERTAKEN);
+        } else {
+            self.error = self.error.take().or(Some(error));
+        }
     }
-    text
+}
+
+/// `text` with a star for the id in every name of a pod.
+fn without_ids(text: &str, workload: &str) -> String {
+    let prefix = format!("{workload}-");
+    let mut parts = text.split(prefix.as_str());
+    let mut short = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let id = part.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        short.push_str(&prefix);
+        short.push_str(if id == 5 { "*" } else { &part[..id] });
+        short.push_str(&part[id..]);
+    }
+    short
 }
 
 /// Carries out `actions`, many at a time.
 pub async fn apply(ctx: &Context, world: &World<'_>, mut actions: Vec<Action>) -> Outcome {
     let is_cut = actions.len() > AT_ONCE;
     actions.truncate(AT_ONCE);
-    let hands = Hands { writers: &ctx.writers, recorder: &ctx.recorder, world };
-    let hands = &hands;
+    if actions.is_empty() {
+        return Outcome::default();
+    }
+    let owned = birth::owned_claims(world);
+    let hands = &Hands { writers: &ctx.writers, recorder: &ctx.recorder, world, owned };
     let report = ctx.executor.run(actions, |it| async move { hands.carry_out(&it).await }).await;
-    let is_overtaken = report.done.contains(&Done::Overtaken);
+    let done = report.done.iter().filter(|it| **it == Done::AsAsked).count();
     let mut look_again = report.wait;
-    if is_overtaken {
-        look_again = look_again.or(Some(OVERTAKEN));
+    if report.failed.is_empty() {
+        if done < report.done.len() || report.skipped > 0 {
+            look_again = look_again.or(Some(OVERTAKEN));
+        } else if is_cut {
+            look_again = look_again.or(Some(Duration::ZERO));
+        }
     }
-    if is_cut && report.failed.is_empty() {
-        look_again = look_again.or(Some(Duration::ZERO));
-    }
-    Outcome { error: report.failed.into_iter().next(), look_again }
+    Outcome { done, error: report.failed.into_iter().next(), look_again }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +109,8 @@ struct Hands<'a> {
     writers: &'a Writers,
     recorder: &'a Recorder,
     world: &'a World<'a>,
+    /// The names of the claims that exist.
+    owned: BTreeSet<&'a str>,
 }
 
 impl Hands<'_> {
@@ -99,12 +123,15 @@ impl Hands<'_> {
     }
 
     async fn create(&self, birth: &Birth) -> Result<Done, Error> {
-        let bodies = birth::bodies(self.world, birth);
+        let bodies = birth::bodies(self.world, birth, &self.owned);
         for claim in &bodies.claims {
             let created =
                 self.writers.claims.create(self.on("create a claim"), &self.key_of(claim), claim).await;
             if let Err(error) = created {
-                self.failed(events::FAILED_CREATE, format!("failed to create pvc: {}", told(&error)));
+                if error.is_conflict() {
+                    return Ok(Done::Overtaken);
+                }
+                self.failed(events::FAILED_CREATE, format!("failed to create pvc: {}", error.told()));
                 return Err(error);
             }
         }
@@ -116,8 +143,9 @@ impl Hands<'_> {
                 self.tell(events::SUCCESSFUL_CREATE, format!("succeed to create pod {name}"));
                 Ok(Done::AsAsked)
             }
+            Err(error) if error.is_conflict() => Ok(Done::Overtaken),
             Err(error) => {
-                let message = format!("failed to create pod: {}, pod: {name}", told(&error));
+                let message = format!("failed to create pod: {}, pod: {name}", error.told());
                 self.failed(events::FAILED_CREATE, message);
                 Err(error)
             }
@@ -128,14 +156,14 @@ impl Hands<'_> {
         let name = death.pod.metadata.name.as_deref().unwrap_or_default();
         let on = self.on("delete a pod");
         if let Err(error) = self.writers.pods.delete(on, &death.pod, DeleteParams::default()).await {
-            self.failed(events::FAILED_DELETE, format!("failed to delete pod {name}: {}", told(&error)));
+            self.failed(events::FAILED_DELETE, format!("failed to delete pod {name}: {}", error.told()));
             return Err(error);
         }
         self.tell(events::SUCCESSFUL_DELETE, format!("succeed to delete pod {name}"));
         for claim in &death.claims {
             let on = self.on("delete a claim");
             if let Err(error) = self.writers.claims.delete(on, claim, DeleteParams::default()).await {
-                let message = format!("failed to delete pvc {}: {}", claim.name(), told(&error));
+                let message = format!("failed to delete pvc {}: {}", claim.name(), error.told());
                 self.failed(events::FAILED_DELETE, message);
                 return Err(error);
             }
@@ -146,7 +174,8 @@ impl Hands<'_> {
     async fn change(&self, change: &Change) -> Result<Done, Error> {
         let Change { pod, patches, why } = change;
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let revision = &self.world.update.name;
+        let is_back = state::is_at_revision(pod, &self.world.update.name);
+        let revision = if is_back { &self.world.current.name } else { &self.world.update.name };
         let call = match why {
             Why::Regret => "keep a pod",
             Why::PrepareDelete => "prepare a pod's deletion",
@@ -155,7 +184,7 @@ impl Hands<'_> {
             Why::InPlace => "update a pod in place",
             Why::Replace => "mark a pod for replacement",
         };
-        match (send_all(&self.writers.pods, call, pod, patches).await, why) {
+        match (send_all(&self.writers.pods, self.on(call), pod, patches).await, why) {
             (Ok(Sent::Overtaken), _) => return Ok(Done::Overtaken),
             (Ok(Sent::Done(_)), Why::InPlace) => self.tell(
                 events::SUCCESSFUL_UPDATE_IN_PLACE,
@@ -167,7 +196,7 @@ impl Hands<'_> {
             ),
             (Ok(Sent::Done(_)), _) => {}
             (Err(error), why) => {
-                let error_text = told(&error);
+                let error_text = error.told();
                 match why {
                     Why::InPlace => self.failed(
                         events::FAILED_UPDATE_IN_PLACE,
@@ -208,8 +237,8 @@ impl Hands<'_> {
 }
 
 /// Lets go of pods whose labels do not match any more. One that cannot be let go does not hold up the others.
-pub async fn release(ctx: &Context, cloneset: &CloneSet, observed: &Observed) -> Option<Error> {
-    let mut failure = None;
+pub async fn release(ctx: &Context, cloneset: &CloneSet, observed: &Observed) -> Outcome {
+    let mut outcome = Outcome::default();
     for pod in &observed.strayed {
         let others = pod.metadata.owner_references.iter().flatten().filter(|it| it.uid != uid(cloneset));
         let owners: Vec<Value> = others.map(|it| json!(it)).collect();
@@ -218,18 +247,18 @@ pub async fn release(ctx: &Context, cloneset: &CloneSet, observed: &Observed) ->
         let on = On { call: "let go of a pod", owner: uid(cloneset) };
         let patch = Patch::Merge(patch);
         if let Err(error) = ctx.writers.pods.patch(on, pod, None, &patch, &PatchParams::default()).await {
-            failure = failure.or(Some(error).filter(|it| !matches!(it.code(), Some(404 | 409))));
+            outcome.note(error);
         }
     }
-    failure
+    outcome
 }
 
 /// Where claims are not reused: hands those of leaving pods over to them and deletes those of pods that are gone. Leaves
-/// in `observed` only what serves pods that stay.
-pub async fn tidy_claims(ctx: &Context, cloneset: &CloneSet, observed: &mut Observed) -> Option<Error> {
-    observed.claims.retain(|it| !it.is_terminating());
+/// in `observed` only what serves pods that stay, and what is on its way out.
+pub async fn tidy_claims(ctx: &Context, cloneset: &CloneSet, observed: &mut Observed) -> Outcome {
+    let mut outcome = Outcome::default();
     if cloneset.spec.scale_strategy.enable_pvc_reuse || observed.claims.is_empty() {
-        return None;
+        return outcome;
     }
     let claims: Vec<_> = observed.claims.iter().map(|it| &**it).collect();
     let active: Vec<_> = observed.active.iter().map(|it| &**it).collect();
@@ -237,33 +266,57 @@ pub async fn tidy_claims(ctx: &Context, cloneset: &CloneSet, observed: &mut Obse
     let fates = claims::without_reuse(&claims, &active, &inactive, INSTANCE_ID);
     let writer = &ctx.writers.claims;
     let on = |call| On { call, owner: uid(cloneset) };
-    let warn = |reason, message| ctx.recorder.record(about(cloneset), Severity::Warning, reason, message);
-    let mut failure = None;
+    let mut given_up = vec![false; observed.claims.len()];
     for (index, fate) in &fates {
         let claim = &observed.claims[*index];
-        match fate {
-            Fate::Keep => {}
+        // Its pod may have been made without our knowing.
+        let is_doubted =
+            claim.labels().get(INSTANCE_ID).is_some_and(|it| observed.doubts.created.contains(it));
+        let (sent, reason, what) = match fate {
+            Fate::Keep => continue,
+            _ if is_doubted => continue,
             Fate::HandOverTo(pod) => {
                 let patch = Patch::Merge(claims::hand_over(claim, uid(cloneset), pod));
-                let on = on("hand a claim over");
-                if let Err(error) = writer.patch(on, claim, None, &patch, &PatchParams::default()).await {
-                    let message = format!("failed to update PVC {}: {}", claim.name(), told(&error));
-                    warn(events::FAILED_UPDATE, message);
-                    failure = failure.or(Some(error));
-                }
+                let params = PatchParams::default();
+                let sent =
+                    writer.patch(on("hand a claim over"), claim, None, &patch, &params).await.map(drop);
+                (sent, events::FAILED_UPDATE, "update")
             }
             Fate::Delete => {
-                let sent = writer.delete(on("clean up a claim"), claim, DeleteParams::default());
-                if let Err(error) = sent.await {
-                    let message = format!("failed to clean up PVC {}: {}", claim.name(), told(&error));
-                    warn(events::FAILED_DELETE, message);
-                    failure = failure.or(Some(error));
-                }
+                let sent = writer.delete(on("clean up a claim"), claim, DeleteParams::default()).await;
+                (sent, events::FAILED_DELETE, "clean up")
             }
+        };
+        given_up[*index] = true;
+        if let Err(error) = sent {
+            if !is_overtaken(&error) {
+                let message = format!("failed to {what} PVC {}: {}", claim.name(), error.told());
+                ctx.recorder.record(about(cloneset), Severity::Warning, reason, message);
+            }
+            outcome.note(error);
         }
     }
-    let kept: Vec<usize> = fates.iter().filter(|it| matches!(it.1, Fate::Keep)).map(|it| it.0).collect();
-    let mut index = 0..;
-    observed.claims.retain(|_| index.next().is_some_and(|it| kept.contains(&it)));
-    failure
+    let mut given_up = given_up.into_iter();
+    observed.claims.retain(|_| given_up.next() == Some(false));
+    outcome
+}
+
+/// Whether an object was not what it had been any more.
+fn is_overtaken(error: &Error) -> bool {
+    matches!(error.code(), Some(404 | 409))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_ids;
+
+    #[test]
+    fn a_trouble_reads_the_same_for_every_pod_that_is_tried() {
+        let told = |id: &str| {
+            without_ids(&format!("pods \"web-{id}\" is forbidden: exceeded quota: web-quota"), "web")
+        };
+        assert_eq!(told("abc4d"), "pods \"web-*\" is forbidden: exceeded quota: web-*");
+        assert_eq!(told("abc4d"), told("zzz99"));
+        assert_eq!(without_ids("web-é web-ab", "web"), "web-é web-ab");
+    }
 }

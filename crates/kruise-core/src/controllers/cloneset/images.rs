@@ -7,7 +7,6 @@ use tracing::warn;
 
 use super::{
     Context,
-    apply::told,
     plan::World,
     predownload::{self, PreDownload, Release},
     revisions::{self, Settled},
@@ -87,7 +86,7 @@ impl Context {
                 Ok(())
             }
             Err(error) => {
-                let message = format!("failed to create ImagePullJob {name}: {}", told(&error));
+                let message = format!("failed to create ImagePullJob {name}: {}", error.told());
                 tell(events::FAILED_CREATE_IMAGE_PULL_JOB, message);
                 Err(error)
             }

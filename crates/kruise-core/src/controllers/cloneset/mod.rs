@@ -26,6 +26,7 @@ use crate::{
         image_pull_job::v1beta1::ImagePullJob,
     },
     controllers::cloneset::{
+        apply::Outcome,
         observe::Observed,
         plan::{Fact, Options, Plan, World, limits::Limits},
         revisions::{Opened, Settled},
@@ -36,7 +37,7 @@ use crate::{
         cache::{Cache, claim::ClaimLite, node::NodeLite, pod::PodLite, revision::RevisionLite},
         client::Error,
         clock::{Clock, Seed},
-        controller::{Next, Reconcile},
+        controller::{Next, Reconcile, ReconcileError},
         events::{Recorder, Severity, about},
         executor::Executor,
         key::Key,
@@ -118,9 +119,9 @@ impl CloneSets {
 }
 
 impl Reconcile for CloneSets {
-    type Error = Error;
+    type Error = Failure;
 
-    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         let ctx = &self.0;
         let Some(stored) = ctx.caches.clonesets.get(&key) else { return Ok(Next::Change) };
         let cloneset = match &stored.0 {
@@ -151,17 +152,21 @@ impl Context {
         stored: &Stored,
         cloneset: &CloneSet,
         selector: &Selector,
-    ) -> Result<Next, Error> {
+    ) -> Result<Next, Failure> {
         // What it owns is the garbage collector's by now. A revision that we wrote again would hold it up.
         if cloneset.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Change);
         }
         let mut observed = observe::observe(cloneset, selector, &self.caches);
         let mut pass = Pass::default();
-        pass.note(apply::release(self, cloneset, &observed).await);
-        pass.note(apply::tidy_claims(self, cloneset, &mut observed).await);
+        pass.take(apply::release(self, cloneset, &observed).await);
+        pass.take(apply::tidy_claims(self, cloneset, &mut observed).await);
         let settled =
-            revisions::settle(cloneset, selector, &observed, &self.opened, &self.writers.revisions).await?;
+            revisions::settle(cloneset, selector, &observed, &self.opened, &self.writers.revisions).await;
+        let settled = match settled {
+            Ok(settled) => settled,
+            Err(source) => return Err(Failure { source, look_again: None }),
+        };
         let limits = Limits::of(&cloneset.spec);
         let mut world = self.world(cloneset, &observed, &settled);
         let nodes = observe::nodes(&world, &self.caches);
@@ -170,15 +175,22 @@ impl Context {
         let facts = plan::facts(&world, &limits);
         self.act(&world, &limits, &facts, &mut pass).await;
 
-        let reported = self.report(stored, &world, &limits, &settled, &facts, &pass.troubles).await?;
-        pass.look_again.extend(reported.look_again);
-        self.drop_names_of_gone_pods(stored, cloneset, &observed).await?;
-        revisions::truncate(cloneset, &settled, &observed, &self.writers.revisions).await;
-        if let Some(error) = pass.error {
-            return Err(error);
+        let reported = self.report(stored, &world, &limits, &settled, &facts, &pass.troubles).await;
+        match reported {
+            Ok((report, written)) => {
+                pass.look_again.extend(report.look_again);
+                let stored = written.as_deref().unwrap_or(stored);
+                pass.note(self.drop_names_of_gone_pods(stored, cloneset, &observed).await.err());
+            }
+            Err(error) => pass.note(Some(error)),
         }
+        revisions::truncate(cloneset, &settled, &observed, &self.writers.revisions).await;
         pass.look_again.extend(soonest_available(&facts, &limits, &world));
-        Ok(pass.look_again.into_iter().min().map_or(Next::Change, Next::After))
+        let look_again = pass.look_again.into_iter().min();
+        match pass.error {
+            Some(source) => Err(Failure { source, look_again }),
+            None => Ok(look_again.map_or(Next::Change, Next::After)),
+        }
     }
 
     fn world<'a>(&self, cloneset: &'a CloneSet, observed: &'a Observed, settled: &'a Settled) -> World<'a> {
@@ -191,6 +203,7 @@ impl Context {
             update: &settled.update,
             current: &settled.current,
             history: &settled.history,
+            occupied: &observed.occupied,
             doubts: &observed.doubts,
             nodes: &NO_NODES,
             options: self.options,
@@ -200,7 +213,7 @@ impl Context {
 
     /// Plans and carries out.
     async fn act(&self, world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], pass: &mut Pass) {
-        let Plan { scale, update, limited_to, troubles, look_again } =
+        let Plan { scale, refresh, update, limited_to, troubles, look_again } =
             plan::plan(world, limits, facts, &mut || self.seed.draw());
         if let Some(limit) = limited_to {
             let message =
@@ -209,19 +222,40 @@ impl Context {
         }
         pass.troubles = troubles;
         pass.look_again.extend(look_again);
+        let name = world.cloneset.metadata.name.as_deref().unwrap_or_default();
         let scaled = apply::apply(self, world, scale).await;
-        pass.troubles.scale = scaled.trouble().or(pass.troubles.scale.take());
-        pass.look_again.extend(scaled.look_again);
-        pass.note(scaled.error);
-        let updated = apply::apply(self, world, update).await;
-        pass.troubles.update = updated.trouble().or(pass.troubles.update.take());
-        pass.look_again.extend(updated.look_again);
-        pass.note(updated.error);
+        pass.troubles.scale = scaled.trouble(name).or(pass.troubles.scale.take());
+        // A pod that cannot be made must not keep the others from a better image.
+        let may_begin = scaled.done == 0;
+        pass.take(scaled);
+        for actions in [refresh, if may_begin { update } else { Vec::new() }] {
+            let updated = apply::apply(self, world, actions).await;
+            pass.troubles.update = updated.trouble(name).or(pass.troubles.update.take());
+            pass.take(updated);
+        }
     }
 
     fn complain<K: kube::Resource<DynamicType = ()>>(&self, object: &K, message: String) {
         warn!(object = %Key::of(object), message, "this object cannot be reconciled");
         self.recorder.record(about(object), Severity::Warning, INVALID, message);
+    }
+}
+
+/// Why a pass has failed.
+#[derive(Debug, thiserror::Error)]
+#[error("a CloneSet is not where it should be")]
+pub struct Failure {
+    source: Error,
+    look_again: Option<Duration>,
+}
+
+impl ReconcileError for Failure {
+    fn label(&self) -> &'static str {
+        self.source.label()
+    }
+
+    fn at_latest(&self) -> Option<Duration> {
+        self.look_again
     }
 }
 
@@ -237,6 +271,12 @@ struct Pass {
 }
 
 impl Pass {
+    /// Takes in what became of some actions.
+    fn take(&mut self, outcome: Outcome) {
+        self.look_again.extend(outcome.look_again);
+        self.note(outcome.error);
+    }
+
     /// Keeps the first error: what can still be done is done first.
     fn note(&mut self, error: Option<Error>) {
         self.error = self.error.take().or(error);

@@ -1,6 +1,9 @@
 //! Reading the caches: the only reader.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::core::{Selector, SelectorExt};
 
@@ -9,11 +12,11 @@ use super::{
     plan::{Doubts, World, scale::spread_keys},
 };
 use crate::{
-    api::cloneset::v1beta1::CloneSet,
-    pod::state,
+    api::cloneset::{keys::INSTANCE_ID, v1beta1::CloneSet},
+    pod::{build, state},
     runtime::{
         cache::{claim::ClaimLite, pod::PodLite, revision::RevisionLite},
-        key::{Key, uid},
+        key::{Key, controller_uid, uid},
         overlay::Intent,
     },
 };
@@ -31,6 +34,8 @@ pub struct Observed {
     pub claims: Vec<Arc<ClaimLite>>,
     /// Revisions of ours, and those of nobody.
     pub revisions: Vec<Arc<RevisionLite>>,
+    /// Ids of claims whose name for a pod is taken by a pod that is not ours any more.
+    pub occupied: BTreeSet<String>,
     /// What was asked for without an answer.
     pub doubts: Doubts,
 }
@@ -46,6 +51,12 @@ pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches) -> Obs
         ..Observed::default()
     };
     observed.revisions.extend(caches.revisions.orphans_in(&key.namespace));
+    let is_taken = |id: &&String| {
+        let pod = caches.pods.get(&Key::new(&key.namespace, &build::name(&key.name, id)));
+        pod.is_some_and(|it| controller_uid(&*it) != Some(owner))
+    };
+    let ids = observed.claims.iter().filter_map(|it| it.labels().get(INSTANCE_ID));
+    observed.occupied = ids.filter(is_taken).cloned().collect();
     for pod in caches.pods.owned_by(owner) {
         let group = match (state::is_active(&pod), selector.matches(pod.labels())) {
             (true, true) => &mut observed.active,
@@ -66,7 +77,7 @@ fn doubts(owner: &str, name: &str, caches: &Caches) -> Doubts {
                 doubts.created.extend(id.map(str::to_owned));
             }
             Intent::Delete => drop(doubts.deleted.insert(doubt.key.name.to_string())),
-            Intent::Update => {}
+            Intent::Update => drop(doubts.changed.insert(doubt.key.name.to_string())),
         }
     }
     doubts

@@ -1,5 +1,7 @@
 //! Writing what a pass has found into the CloneSet.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ use crate::{
 };
 
 impl Context {
-    /// Writes the status if it says anything new.
+    /// Writes the status if it says anything new, and answers with the object as it is then.
     pub(super) async fn report(
         &self,
         stored: &Stored,
@@ -29,7 +31,7 @@ impl Context {
         settled: &Settled,
         facts: &[Fact<'_>],
         troubles: &Troubles,
-    ) -> Result<Report, Error> {
+    ) -> Result<(Report, Option<Arc<Stored>>), Error> {
         let counted = facts.iter().map(|it| Counted {
             is_updated: it.is_updated,
             is_ready: it.is_ready,
@@ -42,12 +44,14 @@ impl Context {
         };
         let report = status::report(world.cloneset, limits, names, counted, troubles, world.now);
         let before = world.cloneset.status.as_ref();
-        if status::is_news(before, &report.status) {
-            let patch = Patch::Merge(json!({"status": replacing(before, &report.status)}));
-            let on = On { call: "write a CloneSet's status", owner: uid(world.cloneset) };
-            self.writers.clonesets.patch(on, stored, Some("status"), &patch, &PatchParams::default()).await?;
+        if !status::is_news(before, &report.status) {
+            return Ok((report, None));
         }
-        Ok(report)
+        let patch = Patch::Merge(json!({"status": replacing(before, &report.status)}));
+        let on = On { call: "write a CloneSet's status", owner: uid(world.cloneset) };
+        let params = PatchParams::default();
+        let written = self.writers.clonesets.patch(on, stored, Some("status"), &patch, &params).await?;
+        Ok((report, Some(written)))
     }
 
     /// Takes the names of pods that are gone off the list of pods to delete.
@@ -58,9 +62,12 @@ impl Context {
         observed: &Observed,
     ) -> Result<(), Error> {
         let named = &cloneset.spec.scale_strategy.pods_to_delete;
-        let is_there =
-            |name: &&String| observed.active.iter().any(|it| it.metadata.name.as_ref() == Some(name));
-        let left: Vec<&String> = named.iter().filter(is_there).collect();
+        if named.is_empty() {
+            return Ok(());
+        }
+        let there: BTreeSet<&str> =
+            observed.active.iter().filter_map(|it| it.metadata.name.as_deref()).collect();
+        let left: Vec<&String> = named.iter().filter(|it| there.contains(it.as_str())).collect();
         if left.len() == named.len() {
             return Ok(());
         }
@@ -72,8 +79,7 @@ impl Context {
         let on = On { call: "drop names of deleted pods", owner: uid(cloneset) };
         let patch = Patch::Merge(patch);
         match self.writers.clonesets.patch(on, stored, None, &patch, &PatchParams::default()).await {
-            // Somebody was faster: the watch brings us back here. Our own status write is not among them, but its answer
-            // may not be what was read at the beginning of this pass.
+            // Somebody was faster: the watch brings us back here.
             Err(error) if error.code() == Some(409) => Ok(()),
             other => other.map(drop),
         }

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use kube::Client;
+use kube::{Client, Resource};
 
 use super::{
     Caches, CloneSets, Context, Stored, Writers,
@@ -14,7 +14,7 @@ use crate::{
     pod::inplace::{self, UpdateState},
     runtime::{
         access::{self, Right},
-        cache::{Cache, Feed, pod::PodLite},
+        cache::{Cache, Change, Feed, pod::PodLite},
         controller::{Controller, Settings, Triggers},
         gates::{Gate, Gates},
         key::{Key, uid},
@@ -88,10 +88,12 @@ pub fn controller(context: Context, settings: Settings) -> Controller<CloneSets>
     follow_pods(&triggers, &pods, &context);
     let wake = triggers.clone();
     claims.on_change(move |change| wake::claim_wakes(change).into_iter().for_each(|it| wake.now(it)));
-    let opened = context.opened.clone();
+    let (wake, opened) = (triggers.clone(), context.opened.clone());
     revisions.on_change(move |change| {
-        if let (Some(before), None) = (&change.before, &change.after) {
-            opened.forget_revision(uid(&**before));
+        if let Some(gone) = gone(change) {
+            opened.forget_revision(uid(&**gone));
+            // One that somebody else has removed may be the one that pods are made from.
+            wake::claim_wakes(change).into_iter().for_each(|it| wake.now(it));
         }
     });
     let feeds: Vec<Arc<dyn Feed>> = vec![
@@ -108,14 +110,35 @@ pub fn controller(context: Context, settings: Settings) -> Controller<CloneSets>
 fn follow_clonesets(triggers: &Triggers, clonesets: &Cache<Stored>, context: &Context) {
     let (wake, opened) = (triggers.clone(), context.opened.clone());
     clonesets.on_change(move |change| {
-        if let (Some(before), None) = (&change.before, &change.after) {
-            opened.forget_cloneset(uid(&**before));
+        if let Some(gone) = gone(change) {
+            opened.forget_cloneset(uid(&**gone));
         }
-        wake.now(change.key());
+        if !is_status_alone(change) {
+            wake.now(change.key());
+        }
     });
     for cloneset in clonesets.all() {
         triggers.now(Key::of(&*cloneset));
     }
+}
+
+/// The object that a change has removed, be it that another one of the same name took its place.
+fn gone<K: Resource>(change: &Change<K>) -> Option<&Arc<K>> {
+    let before = change.before.as_ref()?;
+    let is_there = change.after.as_ref().is_some_and(|it| uid(&**it) == uid(&**before));
+    (!is_there).then_some(before)
+}
+
+/// Whether only the status has changed: that was us. Whatever else we wrote wakes us, or a pass that fails would be its own
+/// reason to run again, at once and for ever.
+fn is_status_alone(change: &Change<Stored>) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else { return false };
+    let what_counts = |it: &Stored| {
+        let meta = it.meta();
+        let (labels, annotations) = (meta.labels.clone(), meta.annotations.clone());
+        (meta.uid.clone(), meta.generation, labels, annotations, meta.deletion_timestamp.clone())
+    };
+    what_counts(before) == what_counts(after)
 }
 
 fn follow_pods(triggers: &Triggers, pods: &Cache<PodLite>, context: &Context) {

@@ -20,6 +20,7 @@ use crate::{
         cache::pod::PodLite,
         client::{Error, call},
         key::{Key, uid},
+        writes::On,
     },
 };
 
@@ -80,7 +81,14 @@ impl LaunchPriority {
             pin: Pin::Uid,
             body: json!({ "metadata": { "annotations": { COMPLETED: "true" } } }),
         };
-        match send(&self.writer, "note that all containers may start", pod, &patch).await? {
+        match send(
+            &self.writer,
+            On { call: "note that all containers may start", owner: uid(pod) },
+            pod,
+            &patch,
+        )
+        .await?
+        {
             Sent::Done(_) => Ok(Applied::Done),
             Sent::Overtaken => Ok(Applied::Overtaken),
         }

@@ -16,8 +16,8 @@ use crate::{
         client::Error,
         clock::Clock,
         controller::{Controller, Next, Reconcile, Settings, Triggers},
-        key::Key,
-        writes::Writer,
+        key::{Key, uid},
+        writes::{On, Writer},
     },
 };
 
@@ -68,7 +68,9 @@ impl Reconcile for PodReadiness {
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
         let Some(pod) = self.pods.get(&key) else { return Ok(Next::Change) };
         let Some(patch) = readiness::initial(&pod, self.clock.now()) else { return Ok(Next::Change) };
-        match send(&self.writer, "open a pod's readiness gate", &pod, &patch).await? {
+        match send(&self.writer, On { call: "open a pod's readiness gate", owner: uid(&*pod) }, &pod, &patch)
+            .await?
+        {
             Sent::Done(_) => Ok(Next::Change),
             Sent::Overtaken => Ok(Next::After(OVERTAKEN)),
         }

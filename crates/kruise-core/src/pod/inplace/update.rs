@@ -7,10 +7,11 @@ use serde_json::json;
 use super::{
     Context, batches,
     body::Body,
+    complete::is_consistent,
     grace,
     resize::restarts,
     spec::UpdateSpec,
-    state::{UpdateState, whole_seconds},
+    state::{LastStatus, UpdateState, whole_seconds},
 };
 use crate::{
     api::common::keys,
@@ -33,8 +34,13 @@ pub struct Start<'a> {
 
 /// Begins an update. With a grace period the pod only leaves rotation, and [`refresh`](super::refresh()) changes it
 /// later; otherwise its first batch of containers changes now. In both cases it counts for the new revision at once.
+///
+/// What an earlier update has not brought into the pod yet is taken along: the labels already say that it has.
 pub fn update(pod: &PodLite, spec: &UpdateSpec, start: &Start<'_>, ctx: &Context) -> Vec<PodPatch> {
+    let unfinished = unfinished(pod, ctx);
+    let spec = &with_rest(spec, unfinished.as_ref());
     let mut state = UpdateState {
+        last_container_statuses: unfinished.and_then(|it| still_awaited(it, spec)),
         revision: spec.revision.clone(),
         update_timestamp: Some(whole_seconds(ctx.now)),
         update_env_from_metadata: spec.update_env_from_metadata,
@@ -66,6 +72,42 @@ pub fn update(pod: &PodLite, spec: &UpdateSpec, start: &Start<'_>, ctx: &Context
         readiness::turn_false(pod, keys::CONDITION_INPLACE_UPDATE_READY, details, ctx.now)
     });
     drain.into_iter().chain(resize).chain([body.into_main()]).collect()
+}
+
+/// The update that stands on the pod and is not through.
+fn unfinished(pod: &PodLite, ctx: &Context) -> Option<UpdateState> {
+    UpdateState::of(pod)?.ok().filter(|it| it.has_next() || !is_consistent(pod, it, ctx))
+}
+
+/// `spec`, with what `unfinished` has left for later batches where `spec` says nothing newer.
+fn with_rest(spec: &UpdateSpec, unfinished: Option<&UpdateState>) -> UpdateSpec {
+    let mut spec = spec.clone();
+    let Some(before) = unfinished else { return spec };
+    for (name, image) in &before.next_container_images {
+        spec.container_images.entry(name.clone()).or_insert_with(|| image.clone());
+    }
+    for (name, resources) in &before.next_container_resources {
+        spec.container_resources.entry(name.clone()).or_insert_with(|| resources.clone());
+    }
+    for (name, metadata) in &before.next_container_ref_metadata {
+        let now = spec.container_ref_metadata.entry(name.clone()).or_default();
+        for (mine, theirs) in
+            [(&mut now.labels, &metadata.labels), (&mut now.annotations, &metadata.annotations)]
+        {
+            for (key, value) in theirs {
+                mine.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
+    spec.update_env_from_metadata |= before.update_env_from_metadata;
+    spec
+}
+
+/// What ran before in containers that an earlier update has changed and this one does not.
+fn still_awaited(unfinished: UpdateState, spec: &UpdateSpec) -> Option<BTreeMap<String, LastStatus>> {
+    let mut left = unfinished.last_container_statuses?;
+    left.retain(|name, _| !spec.container_images.contains_key(name));
+    (!left.is_empty()).then_some(left)
 }
 
 /// Whether the pod has to leave rotation for this update. It has if it can, unless only cpu and memory change and no

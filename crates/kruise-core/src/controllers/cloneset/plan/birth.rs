@@ -24,7 +24,7 @@ pub(super) fn births(world: &World<'_>, count: i64, old: i64, draw: &mut dyn FnM
     // too many.
     let doubted: Vec<String> = world.doubts.created.difference(&taken).take(count).cloned().collect();
     let claims: Vec<_> = world.claims.iter().map(|it| &**it).collect();
-    let free = &claims::reusable_ids(&claims, INSTANCE_ID) - &world.doubts.created;
+    let free = &(&claims::reusable_ids(&claims, INSTANCE_ID) - &world.doubts.created) - world.occupied;
     let taken = &taken | &world.doubts.created;
     let mut ids = build::instance_ids(&taken, &free, count - doubted.len(), draw);
     ids.extend(doubted);
@@ -42,8 +42,13 @@ pub struct Bodies {
     pub pod: Value,
 }
 
-/// What is sent for `birth`.
-pub fn bodies(world: &World<'_>, birth: &Birth) -> Bodies {
+/// The names of the claims that exist.
+pub fn owned_claims<'a>(world: &World<'a>) -> BTreeSet<&'a str> {
+    world.claims.iter().map(|it| it.name()).collect()
+}
+
+/// What is sent for `birth`, where the claims named `owned` exist.
+pub fn bodies(world: &World<'_>, birth: &Birth, owned: &BTreeSet<&str>) -> Bodies {
     let spec = &world.cloneset.spec;
     let owner = json!(revisions::owner(world.cloneset));
     let namespace = world.cloneset.metadata.namespace.as_deref().unwrap_or_default();
@@ -56,7 +61,6 @@ pub fn bodies(world: &World<'_>, birth: &Birth) -> Bodies {
         id: &birth.id,
         id_label: INSTANCE_ID,
     };
-    let owned: BTreeSet<&str> = world.claims.iter().map(|it| it.name()).collect();
     let version: &Version = match birth.at {
         At::Current => world.current,
         At::Update => world.update,
@@ -73,7 +77,7 @@ pub fn bodies(world: &World<'_>, birth: &Birth) -> Bodies {
         now: world.now,
     };
     Bodies {
-        claims: claims::lacking(&spec.volume_claim_templates, &of, &owned),
+        claims: claims::lacking(&spec.volume_claim_templates, &of, owned),
         pod: build::pod(version.template(), &instance),
     }
 }

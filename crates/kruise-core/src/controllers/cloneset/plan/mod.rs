@@ -98,6 +98,8 @@ pub struct Doubts {
     pub created: BTreeSet<String>,
     /// Names of pods that may have been deleted.
     pub deleted: BTreeSet<String>,
+    /// Names of pods that may have been changed.
+    pub changed: BTreeSet<String>,
 }
 
 /// What is there, at one moment.
@@ -109,8 +111,10 @@ pub struct World<'a> {
     pub active: &'a [Arc<PodLite>],
     /// Its pods that have ended or are on their way out.
     pub inactive: &'a [Arc<PodLite>],
-    /// Its claims that may serve further pods.
+    /// Its claims that may serve further pods, and those that are on their way out.
     pub claims: &'a [Arc<ClaimLite>],
+    /// Ids of claims that no new pod can have: a pod of that name is there, and not ours.
+    pub occupied: &'a BTreeSet<String>,
     /// Where pods go.
     pub update: &'a Version,
     /// Where they come from.
@@ -198,14 +202,16 @@ pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         // It may be gone: it is asked to go again before any other, and counts for nothing until then.
         let is_doubted = world.doubts.deleted.contains(name);
+        // It may have begun its update: it counts as down until that is known.
+        let may_be_down = is_doubted || world.doubts.changed.contains(name);
         Fact {
             pod,
             state: State::of(pod),
             is_updated: state::is_at_revision(pod, &world.update.name),
             is_marked: is_doubted || state::is_marked_for_deletion(pod) || named.contains(name),
             is_ready: !is_doubted && state::is_ready_for(pod, 0, world.now),
-            is_serving: !is_doubted && state::is_available(pod, 0, world.now),
-            is_available: !is_doubted && state::is_available(pod, limits.min_ready_seconds, world.now),
+            is_serving: !may_be_down && state::is_available(pod, 0, world.now),
+            is_available: !may_be_down && state::is_available(pod, limits.min_ready_seconds, world.now),
         }
     };
     world.active.iter().map(fact).collect()
@@ -294,7 +300,9 @@ pub enum Why {
 pub struct Plan {
     /// Pods to add and remove.
     pub scale: Vec<Action>,
-    /// Pods to carry on with, and to update.
+    /// Pods to carry on with.
+    pub refresh: Vec<Action>,
+    /// Pods to begin an update of, if adding and removing did nothing: the numbers of both would not fit together.
     pub update: Vec<Action>,
     /// How many pods `scaleStrategy.maxUnavailable` allows of those that are missing, if that is fewer.
     pub limited_to: Option<i64>,
@@ -307,31 +315,36 @@ pub struct Plan {
 impl Plan {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.scale.is_empty() && self.update.is_empty()
+        self.scale.is_empty() && self.refresh.is_empty() && self.update.is_empty()
     }
 }
 
 /// Plans one pass. `draw` gives numbers that look random, for the names of pods.
-///
-/// Pods are not updated in a pass that adds or removes some: the numbers of both would not fit together.
 pub fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], draw: &mut dyn FnMut() -> u64) -> Plan {
     let specs = update::Specs::new(world, facts);
     let mut plan = scale::plan(world, limits, facts, &specs, draw);
+    let numbers = update::numbers(world, limits, facts, &specs);
     // What was begun on a pod goes on whatever else happens, on pods that are not about to go.
     let doomed: BTreeSet<*const PodLite> = plan.scale.iter().filter_map(touched).collect();
     let rest = facts.iter().filter(|it| !doomed.contains(&Arc::as_ptr(it.pod)));
-    let steps = refresh::plan(world, rest);
+    let steps = refresh::plan(world, rest, numbers.update < 0);
     plan.look_again = steps.look_again;
-    let is_busy = !plan.scale.is_empty() || steps.moves_states;
-    plan.update = steps.actions;
-    if !is_busy {
-        let begun = update::plan(world, limits, facts, &specs);
+    plan.refresh = steps.actions;
+    plan.troubles.update = steps.trouble;
+    if !steps.moves_states {
+        let begun = update::plan(world, facts, &specs, &numbers);
         // A pod's refresh and its update would fight over the same version of it.
         let updated: BTreeSet<*const PodLite> = begun.actions.iter().filter_map(touched).collect();
-        let is_other = |it: &Action| touched(it).is_none_or(|it| !updated.contains(&it));
-        plan.update.retain(is_other);
-        plan.update.extend(begun.actions);
-        plan.troubles.update = begun.trouble;
+        if plan.scale.is_empty() {
+            plan.refresh.retain(|it| touched(it).is_none_or(|it| !updated.contains(&it)));
+            plan.update = begun.actions;
+        } else {
+            let refreshed: BTreeSet<*const PodLite> = plan.refresh.iter().filter_map(touched).collect();
+            let is_free = |it: &*const PodLite| !doomed.contains(it) && !refreshed.contains(it);
+            let may_begin = |it: &Action| touched(it).is_some_and(|it| is_free(&it));
+            plan.update = begun.actions.into_iter().filter(may_begin).collect();
+        }
+        plan.troubles.update = plan.troubles.update.or(begun.trouble);
     }
     plan
 }

@@ -7,13 +7,15 @@ use serde_json::json;
 
 use super::{Action, Change, Fact, Why, World};
 use crate::{
-    api::common::keys::POD_TEMPLATE_HASH,
+    api::common::keys::{INPLACE_UPDATE_GRACE, INPLACE_UPDATE_STATE, POD_TEMPLATE_HASH},
     pod::{
-        inplace,
+        inplace::{self, Hold},
         lifecycle::{self, Marking, State},
         patch::{Part, Pin, PodPatch},
+        readiness,
     },
     revision::hash::short_hash,
+    runtime::cache::pod::PodLite,
 };
 
 /// The next steps of pods.
@@ -23,15 +25,22 @@ pub(super) struct Steps {
     /// Whether a lifecycle state or a label changes; whoever counts pods should look again afterwards.
     pub(super) moves_states: bool,
     pub(super) look_again: Option<Duration>,
+    /// What keeps a step from being taken for good.
+    pub(super) trouble: Option<String>,
 }
 
-/// The next step of each of these pods.
-pub(super) fn plan<'f, 'a: 'f>(world: &World<'_>, facts: impl Iterator<Item = &'f Fact<'a>>) -> Steps {
+/// The next step of each of these pods. `takes_back`: pods are on their way from the update to the current revision.
+pub(super) fn plan<'f, 'a: 'f>(
+    world: &World<'_>,
+    facts: impl Iterator<Item = &'f Fact<'a>>,
+    takes_back: bool,
+) -> Steps {
     let mut steps = Steps::default();
     for fact in facts.filter(|it| !is_at_rest(it)) {
         let refresh = inplace::refresh(fact.pod, &world.inplace());
         steps.look_again = steps.look_again.into_iter().chain(refresh.look_again).min();
-        let moves = moves(world, fact);
+        steps.trouble = steps.trouble.or_else(|| trouble(fact.pod, refresh.hold));
+        let moves = moves(world, fact, takes_back);
         steps.moves_states |= !moves.is_empty();
         let patches: Vec<_> = refresh.patches.into_iter().chain(moves).collect();
         if !patches.is_empty() {
@@ -46,19 +55,37 @@ pub(super) fn plan<'f, 'a: 'f>(world: &World<'_>, facts: impl Iterator<Item = &'
 fn is_at_rest(fact: &Fact<'_>) -> bool {
     fact.state == Some(State::Normal)
         && inplace::is_in_rotation(fact.pod)
+        && readiness::is_in_rotation(fact.pod)
         && !inplace::is_in_grace(fact.pod)
         && fact.pod.labels().contains_key(POD_TEMPLATE_HASH)
 }
 
 /// Lifecycle step and missing label of one pod.
-fn moves(world: &World<'_>, fact: &Fact<'_>) -> Vec<PodPatch> {
+fn moves(world: &World<'_>, fact: &Fact<'_>, takes_back: bool) -> Vec<PodPatch> {
     let lifecycle = world.cloneset.spec.lifecycle.as_ref();
     let is_complete = fact.state == Some(State::Updating) && inplace::is_complete(fact.pod, &world.inplace());
     let marking = Marking::of(lifecycle.and_then(|it| it.in_place_update.as_ref()));
-    let step = lifecycle::next(fact.pod, lifecycle, fact.is_updated, is_complete)
-        .map(|it| lifecycle::enter(fact.pod, it, marking, world.now))
-        .unwrap_or_default();
+    // A pod that waits for an update is through with it where it need not move any more: at the revision that pods go to.
+    let has_arrived = fact.is_updated != takes_back;
+    let step = match lifecycle::next(fact.pod, lifecycle, has_arrived, is_complete) {
+        Some(state) => lifecycle::enter(fact.pod, state, marking, world.now),
+        None => lifecycle::forgotten(fact.pod, world.now).into_iter().collect(),
+    };
     step.into_iter().chain(missing_hash(world, fact)).collect()
+}
+
+/// Why a pod will never go on by itself: somebody has changed what we wrote on it.
+fn trouble(pod: &PodLite, hold: Option<Hold>) -> Option<String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    match hold? {
+        Hold::GraceWithoutState => Some(format!(
+            "pod {name} has annotation {INPLACE_UPDATE_GRACE} but lacks {INPLACE_UPDATE_STATE}: remove the former"
+        )),
+        Hold::Unreadable => {
+            Some(format!("annotation {INPLACE_UPDATE_STATE} of pod {name} cannot be read: remove it"))
+        }
+        Hold::Grace | Hold::Containers | Hold::NotReady => None,
+    }
 }
 
 /// Pods of early releases lack the short hash.

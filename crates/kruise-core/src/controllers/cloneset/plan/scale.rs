@@ -1,6 +1,6 @@
 //! Adding and removing pods.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Action, Change, Death, Fact, Plan, Why, World, birth, is_new_for_scale,
@@ -12,11 +12,10 @@ use super::{
 use crate::{
     api::cloneset::keys::INSTANCE_ID,
     pod::{
-        claims,
         lifecycle::{self, Marking, State},
         rank::{self, Spread},
     },
-    runtime::cache::pod::PodLite,
+    runtime::cache::{claim::ClaimLite, pod::PodLite},
 };
 
 /// Picks pods to add and to remove. The first step that has anything to do ends it: each of the later ones counts on
@@ -42,9 +41,11 @@ pub(super) fn plan(
             ..Plan::default()
         };
     }
-    let mut scale: Vec<Action> = asked_for(facts, &numbers).filter_map(|it| go(world, it)).collect();
+    let claims = claims_by_id(world);
+    let mut scale: Vec<Action> = asked_for(facts, &numbers).filter_map(|it| go(world, it, &claims)).collect();
     if scale.is_empty() && !facts.iter().any(|it| it.is_marked || it.is_preparing_delete()) {
-        scale = surplus(world, limits, facts, &numbers).into_iter().filter_map(|it| go(world, it)).collect();
+        let surplus = surplus(world, limits, facts, &numbers).into_iter();
+        scale = surplus.filter_map(|it| go(world, it, &claims)).collect();
     }
     Plan { scale, ..Plan::default() }
 }
@@ -154,20 +155,30 @@ fn within<'f, 'a: 'f>(
     pods.filter(move |it| budget.allows(it))
 }
 
+/// Claims of instances, by id.
+type Claims<'a> = BTreeMap<&'a str, Vec<&'a Arc<ClaimLite>>>;
+
+fn claims_by_id<'a>(world: &World<'a>) -> Claims<'a> {
+    let mut claims = Claims::new();
+    for claim in world.claims.iter().filter(|it| !it.is_terminating()) {
+        if let Some(id) = claim.labels().get(INSTANCE_ID) {
+            claims.entry(id.as_str()).or_default().push(claim);
+        }
+    }
+    claims
+}
+
 /// How a pod goes: a hook may hold it back first. Nothing if it is held back already.
-fn go(world: &World<'_>, fact: &Fact<'_>) -> Option<Action> {
+fn go(world: &World<'_>, fact: &Fact<'_>, claims: &Claims<'_>) -> Option<Action> {
     let hook = world.cloneset.spec.lifecycle.as_ref().and_then(|it| it.pre_delete.as_ref());
     if lifecycle::is_hooked(hook, fact.pod) {
         let patches = lifecycle::enter(fact.pod, State::PreparingDelete, Marking::of(hook), world.now);
-        let change = || Change { pod: fact.pod.clone(), patches: patches.clone(), why: Why::PrepareDelete };
-        return (!patches.is_empty()).then(|| Action::Change(change()));
+        let change = Change { pod: fact.pod.clone(), patches, why: Why::PrepareDelete };
+        return (!change.patches.is_empty()).then_some(Action::Change(change));
     }
-    let claims: Vec<_> = world.claims.iter().map(|it| &**it).collect();
-    let going = match fact.pod.labels().get(INSTANCE_ID) {
-        Some(id) => claims::going_with(id, &claims, INSTANCE_ID),
-        None => Vec::new(),
-    };
-    let claims = going.into_iter().map(|it| Arc::clone(&world.claims[it])).collect();
+    let id = fact.pod.labels().get(INSTANCE_ID);
+    let claims = id.and_then(|it| claims.get(it.as_str())).into_iter().flatten();
+    let claims = claims.map(|it| Arc::clone(it)).collect();
     Some(Action::Delete(Death { pod: fact.pod.clone(), claims }))
 }
 

@@ -7,7 +7,8 @@ use serde_json::json;
 use super::{
     Action, Change, Fact, Version, Why, World,
     limits::{Limits, is_paused},
-    mode, numbers,
+    mode,
+    numbers::{self, Numbers},
 };
 use crate::{
     api::{
@@ -91,14 +92,18 @@ pub(super) struct Begun {
     pub(super) trouble: Option<String>,
 }
 
-/// Begins updates as far as the limits allow.
-pub(super) fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], specs: &Specs) -> Begun {
-    let mut begun = Begun::default();
+/// The numbers for updates; nothing to update where the user has stopped it.
+pub(super) fn numbers(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], specs: &Specs) -> Numbers {
     if world.is_on_delete() || is_paused(&world.cloneset.spec) {
-        return begun;
+        return Numbers::default();
     }
     let counted = facts.iter().map(|it| it.counted(it.is_updated));
-    let numbers = numbers::numbers(limits, counted, mode(world, specs));
+    numbers::numbers(limits, counted, mode(world, specs))
+}
+
+/// Begins updates as far as the limits allow.
+pub(super) fn plan(world: &World<'_>, facts: &[Fact<'_>], specs: &Specs, numbers: &Numbers) -> Begun {
+    let mut begun = Begun::default();
     if numbers.update == 0 {
         return begun;
     }

@@ -131,3 +131,21 @@ fn odd_barriers_count_as_priority_zero() {
         assert_eq!(records(&pod), [["c2"]]);
     }
 }
+
+#[test]
+fn what_an_earlier_update_has_not_reached_is_taken_along() {
+    let mut pod = four();
+    started(&mut pod, &images(&[("c1", "c1:2"), ("c4", "c4:2")]));
+    assert_eq!(records(&pod), [["c1"]]);
+    // The new c1 never becomes ready; its successor names c1 alone, because the pod says that it is at that revision.
+    started(&mut pod, &images(&[("c1", "c1:3")]));
+    assert_eq!(image(&pod, "c1"), "c1:3");
+    assert_eq!(state(&pod).next_container_images["c4"], "c4:2");
+    run(&mut pod, 0);
+    let patches = refresh(&read(&pod), &at(2)).patches;
+    send(&mut pod, &patches);
+    assert_eq!(image(&pod, "c4"), "c4:2");
+    assert!(!is_complete(&read(&pod), &at(3)), "c4 does not run it yet");
+    run(&mut pod, 3);
+    assert!(is_complete(&read(&pod), &at(3)));
+}

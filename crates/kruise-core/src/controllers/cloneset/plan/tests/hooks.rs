@@ -121,3 +121,52 @@ fn a_pod_becomes_normal_only_with_its_pre_normal_hook() {
     village.settle();
     assert_eq!(village.state(&name), "Normal");
 }
+
+#[test]
+fn pods_are_taken_back_through_their_hook() {
+    let mut village = Village::new(json!({
+        "replicas": 4,
+        "lifecycle": {"inPlaceUpdate": {"labelsHandler": {BLOCK: "true"}}},
+        "template": {"metadata": {"labels": {BLOCK: "true"}}},
+        "updateStrategy": {"rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 4}},
+    }));
+    village.options.partition_rollback = true;
+    village.settle();
+    let operate = |village: &mut Village| {
+        for _ in 0..40 {
+            village.pass(usize::MAX);
+            village.tick();
+            for name in village.names() {
+                match village.state(&name) {
+                    "PreparingUpdate" => village.label(&name, BLOCK, Value::Null),
+                    "Updated" => village.label(&name, BLOCK, json!("true")),
+                    _ => {}
+                }
+            }
+        }
+        village.settle();
+    };
+    village.change(json!({"updateStrategy": {"rollingUpdate": {"partition": 1}}}));
+    village.image("web:2");
+    operate(&mut village);
+    assert_eq!(village.count("web-r2"), 3);
+    village.change(json!({"updateStrategy": {"rollingUpdate": {"partition": 3}}}));
+    operate(&mut village);
+    assert_eq!((village.count("web-r2"), village.count("web-r1")), (1, 3));
+    assert_eq!(in_state(&village, "Normal").len(), 4);
+}
+
+#[test]
+fn what_a_broken_off_step_has_left_behind_is_taken_back() {
+    let mut village = village("inPlaceUpdate", true);
+    let name = village.names()[0].clone();
+    village.pods.get_mut(&name).unwrap()["spec"]["readinessGates"] =
+        json!([{"conditionType": "InPlaceUpdateReady"}, {"conditionType": "KruisePodReady"}]);
+    let message = r#"[{"userAgent":"Lifecycle","key":"preUpdateHook"}]"#;
+    let condition = json!({"type": "KruisePodReady", "status": "False", "message": message});
+    village.patch(&name, Part::Status, &json!({"status": {"conditions": [condition]}}));
+    village.tick();
+    assert_eq!(village.available(), 3);
+    village.settle();
+    assert_eq!(village.available(), 4);
+}

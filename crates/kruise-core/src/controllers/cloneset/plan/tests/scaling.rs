@@ -224,6 +224,7 @@ fn what_may_have_happened_is_asked_for_again_under_the_same_name() {
         update: &version,
         current: &version,
         history: &[],
+        occupied: &Default::default(),
         doubts: &doubts,
         nodes: &Default::default(),
         options: village.options,

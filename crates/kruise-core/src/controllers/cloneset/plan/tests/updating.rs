@@ -264,3 +264,15 @@ fn toggling_the_short_hash_updates_nobody() {
         .count();
     assert_eq!(short, 1);
 }
+
+#[test]
+fn a_pod_that_cannot_be_made_does_not_keep_the_others_from_an_update() {
+    let mut village = settled(
+        json!({"replicas": 5, "updateStrategy": rolling("InPlaceIfPossible", json!({"maxUnavailable": 2}))}),
+    );
+    let name = village.names()[0].clone();
+    village.pods.remove(&name);
+    village.image("web:2");
+    let plan = village.plan();
+    assert_eq!((plan.scale.len(), plan.update.len()), (1, 1), "the lost pod uses half of the budget");
+}

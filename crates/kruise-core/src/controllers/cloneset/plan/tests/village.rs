@@ -121,6 +121,7 @@ impl Village {
             update: self.versions.last().unwrap(),
             current,
             history: &self.versions,
+            occupied: &Default::default(),
             doubts: &Doubts::default(),
             nodes: &BTreeMap::new(),
             options: self.options,
@@ -137,10 +138,12 @@ impl Village {
     /// Plans and does the first `most` of it; says how much was done.
     pub(super) fn pass(&mut self, most: usize) -> usize {
         let plan = self.plan();
-        let actions: Vec<Action> = plan.scale.into_iter().chain(plan.update).take(most).collect();
+        let begun = if plan.scale.is_empty() { plan.update } else { Vec::new() };
+        let actions: Vec<Action> =
+            plan.scale.into_iter().chain(plan.refresh).chain(begun).take(most).collect();
         let bodies: Vec<_> = self.with_world(|world, _, _| {
             let body = |it: &Action| match it {
-                Action::Create(it) => Some(birth::bodies(world, it)),
+                Action::Create(it) => Some(birth::bodies(world, it, &birth::owned_claims(world))),
                 _ => None,
             };
             actions.iter().map(body).collect()
