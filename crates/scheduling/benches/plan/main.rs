@@ -27,6 +27,9 @@ use rounds::Hub;
 /// What is measured: planning, with the input made beforehand.
 type Run = Box<dyn Fn() -> u64>;
 
+/// What is done to a hub at rest before it is measured.
+type Stage = fn(Hub) -> Hub;
+
 /// One line of the table.
 struct Case {
     name: String,
@@ -159,7 +162,7 @@ fn cases() -> Vec<Case> {
 
 fn round_cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    let stages: [(&str, fn(Hub) -> Hub); 3] =
+    let stages: [(&str, Stage); 3] =
         [("at rest", |it| it), ("in a release", Hub::releasing), ("one lost", Hub::after_loss)];
     for clusters in [10, 100, 1_000, 5_000] {
         for (name, stage) in stages {

@@ -211,13 +211,16 @@ impl std::error::Error for Error {}
 
 /// Divides the updated pods of one object.
 pub fn plan(request: &Request) -> Result<Answer, Error> {
-    plan_kept(request, numbers::partition(request.partition, request.population))
+    // Of no pods none is kept old; that is not the same as asking for none to be.
+    let least = u64::from(request.partition.is_some_and(|it| !it.is_zero()));
+    plan_kept(request, numbers::partition(request.partition, request.population).max(least))
 }
 
 /// Divides the updated pods of one object of which `kept` stay old, whatever the request's own partition says. Over a
 /// fleet that number may be larger than a partition can be written.
 pub fn plan_kept(request: &Request, kept: u64) -> Result<Answer, Error> {
     check(request)?;
+    let keeps_none = kept == 0;
     let kept = kept.min(request.population);
     let due = request.population - kept;
     if request.release == Release::Over {
@@ -228,7 +231,7 @@ pub fn plan_kept(request: &Request, kept: u64) -> Result<Answer, Error> {
     let held: u64 = slots.iter().map(|it| u64::from(it.part.at)).sum();
     // With nothing kept old there is no limit: a pod started by a move would else start old only to be updated
     // (REV-12).
-    let mut left = if kept == 0 { u64::MAX } else { due.saturating_sub(held) };
+    let mut left = if keeps_none { u64::MAX } else { due.saturating_sub(held) };
     if request.room == Room::Held {
         left = floors::mend_first(request, &mut slots, left);
     }

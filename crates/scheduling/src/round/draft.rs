@@ -126,7 +126,13 @@ impl<'a> Draft<'a> {
 
     /// P, which a rollback does not apply (REL-7).
     pub(super) fn partition(&self) -> u64 {
-        if self.ledger.rolled_back.is_some() { 0 } else { self.world.spec.partition.min(self.population) }
+        self.kept().min(self.population)
+    }
+
+    /// P before it is cut to the population. Nothing is limited where this is 0 (REV-12); a population of 0 is another
+    /// thing, as there may be pods that have to leave.
+    pub(super) fn kept(&self) -> u64 {
+        if self.ledger.rolled_back.is_some() { 0 } else { self.world.spec.partition }
     }
 
     /// Whether every cluster has the object's numbers for itself (SPLIT-6).
@@ -251,7 +257,7 @@ impl<'a> Draft<'a> {
     /// Whether every pod of a cluster may carry its body (REV-12).
     fn is_unlimited(&self, line: &Line) -> bool {
         let withheld = line.body != self.ledger.target;
-        let no_limit = withheld || !self.ledger.is_releasing() || self.partition() == 0;
+        let no_limit = withheld || !self.ledger.is_releasing() || self.kept() == 0;
         no_limit && line.kept_old == 0
     }
 

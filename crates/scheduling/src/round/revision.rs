@@ -25,7 +25,7 @@ impl Draft<'_> {
             self.copy_partition();
             return;
         }
-        match partition::plan_kept(&self.partition_request(), self.partition()) {
+        match partition::plan_kept(&self.partition_request(), self.kept()) {
             Ok(answer) => self.grant_updated(&answer),
             Err(error) => {
                 self.conditions.push(Condition::PartitionRefused(error));
@@ -36,7 +36,7 @@ impl Draft<'_> {
 
     /// Every admitted cluster keeps as many pods old as the user says, and no sum is looked at (SPLIT-6).
     fn copy_partition(&mut self) {
-        let kept = u32::try_from(self.partition()).unwrap_or(u32::MAX);
+        let kept = u32::try_from(self.kept()).unwrap_or(u32::MAX);
         let paused = self.is_paused();
         for place in 0..self.lines.len() {
             let (line, row) = (self.lines[place], &self.ledger.rows[place]);
@@ -150,7 +150,7 @@ impl Draft<'_> {
                     (updated, why) = (granted + added, Share::Paused);
                 }
             }
-            if updated > granted && answer.kept > 0 {
+            if updated > granted && self.kept() > 0 {
                 let covered = i64::from(self.ledger.rows[place].updated.exposure);
                 updated = i64::from(updated).min(covered + room).max(i64::from(granted)) as u32;
                 // One that cannot run old pods beside new ones waits until all of it may be new. Given the target

@@ -1,5 +1,5 @@
 use super::{
-    UnknownCountsAs,
+    Population, UnknownCountsAs,
     draft::{Draft, Reach},
     reason::{Condition, Why},
 };
@@ -47,7 +47,11 @@ impl Draft<'_> {
         }
         // Behind a gate a revision that fails must not become the one to go back to.
         let gated = self.world.rules.gate.can_fail();
-        if !self.ledger.is_releasing() || self.partition() > 0 || self.live().next().is_none() {
+        // An object scaled to nothing keeps nothing old, as in one cluster.
+        let spec = &self.world.spec;
+        let is_empty = spec.population == Population::Matched || spec.replicas == 0;
+        let kept = if is_empty { self.partition() } else { self.kept() };
+        if !self.ledger.is_releasing() || kept > 0 || self.live().next().is_none() {
             return;
         }
         let target = self.ledger.target;
@@ -209,6 +213,6 @@ impl Draft<'_> {
                 _ => u64::from(self.ledger.rows[it].updated.exposure),
             })
             .sum();
-        self.partition() == 0 || self.most_updated() > most
+        self.kept() == 0 || self.most_updated() > most
     }
 }

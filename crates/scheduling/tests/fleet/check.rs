@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scheduling::round::{Ledger, Rules, Spec};
+use scheduling::round::{Ledger, Plan, Rules, Spec, World, plan};
 
 use crate::{fleet::Broken, member::Member};
 
@@ -18,6 +18,8 @@ pub(crate) struct Check {
     kept: BTreeMap<u64, u64>,
     /// Whether more pods than G may stay updated: G fell, or the target was there before.
     pub(crate) may_be_over: bool,
+    /// N over the fleet.
+    wanted: u64,
     /// Replicas granted.
     replicas: u64,
     /// Pods above them.
@@ -48,6 +50,7 @@ impl Check {
             asked: NO_LIMIT,
             kept: BTreeMap::new(),
             may_be_over: false,
+            wanted: u64::from(spec.replicas),
             replicas: u64::from(spec.replicas + rules.move_surge),
             surge: u64::from(spec.surge),
             down: u64::from(spec.unavailable),
@@ -69,10 +72,12 @@ impl Check {
     pub(crate) fn after_step(
         &mut self,
         spec: &Spec,
+        replicas: u64,
         rules: &Rules,
         ledger: &Ledger,
         members: &mut [Member],
     ) -> Result<(), Broken> {
+        self.wanted = replicas;
         if let Some(why) = self.refused.take() {
             return Err(Broken(why));
         }
@@ -101,7 +106,7 @@ impl Check {
     /// not counted: one cluster makes that successor too.
     fn canary(&mut self, spec: &Spec, ledger: &Ledger, members: &[Member]) -> Result<(), Broken> {
         let limited = ledger.target != ledger.stable && spec.partition > 0 && ledger.rolled_back.is_none();
-        let asked = if limited { u64::from(spec.replicas).saturating_sub(spec.partition) } else { NO_LIMIT };
+        let asked = if limited { self.wanted.saturating_sub(spec.partition) } else { NO_LIMIT };
         if self.target != ledger.target.0 {
             self.target = ledger.target.0;
             // What a round grants in one go with a new target gives it no right to more: only what could be there before.
@@ -132,7 +137,7 @@ impl Check {
         let lost: u64 =
             ledger.rows.iter().filter(|it| it.lost).map(|it| u64::from(it.replicas.exposure)).sum();
         let overlap = lost * u64::from(rules.max_overlap) / 100;
-        let asked = u64::from(spec.replicas) + u64::from(rules.move_surge) + overlap;
+        let asked = self.wanted + u64::from(rules.move_surge) + overlap;
         let granted = ledger.rows.iter().map(|it| u64::from(it.replicas.exposure)).sum();
         self.replicas = asked.max(self.replicas.min(granted));
         let extra = ledger.rows.iter().map(|it| u64::from(it.surge.exposure)).sum();
@@ -177,7 +182,7 @@ impl Check {
         let growing: u64 = live().map(|(_, it)| u64::from(it.growing())).sum();
         let spare: u64 = live().map(|(_, it)| u64::from(it.spare())).sum();
         let settled: u64 = live().map(|(row, _)| u64::from(row.settled())).sum();
-        let wanted = u64::from(spec.replicas).saturating_sub(self.homeless);
+        let wanted = self.wanted.saturating_sub(self.homeless);
         self.settled = self.settled.max(settled).min(wanted);
         let asked = u64::from(spec.unavailable.max(rules.move_unavailable));
         let hole = self.settled.saturating_sub(settled);
@@ -228,4 +233,36 @@ fn exposures_cover_the_truth(ledger: &Ledger, members: &[Member]) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The same round with the clusters turned round comes to the same ledger and the same writes.
+pub(crate) fn order_does_not_matter(
+    world: &World<'_>,
+    ledger: &Ledger,
+    planned: &Plan,
+) -> Result<(), Broken> {
+    let by = ledger.rows.len() / 2;
+    let (mut clusters, mut turned) = (world.clusters.to_vec(), ledger.clone());
+    clusters.reverse();
+    clusters.rotate_left(by);
+    turned.rows.reverse();
+    turned.rows.rotate_left(by);
+    let other = plan(&World { clusters: &clusters, ..world.clone() }, &turned);
+    let mut other = other.map_err(|it| Broken(it.to_string()))?;
+    let writes = |plan: &Plan| {
+        let mut writes: Vec<_> =
+            plan.writes.iter().map(|it| (plan.ledger.rows[it.0].cluster.clone(), it.1)).collect();
+        writes.sort_by(|a, b| a.0.cmp(&b.0));
+        writes
+    };
+    let same_writes = writes(&other) == writes(planned);
+    other.ledger.rows.rotate_right(by);
+    other.ledger.rows.reverse();
+    if same_writes && other.ledger == planned.ledger {
+        return Ok(());
+    }
+    Err(Broken(format!(
+        "the order of the clusters changes the round: {:?} or {:?}",
+        planned.ledger, other.ledger
+    )))
 }

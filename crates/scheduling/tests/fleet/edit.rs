@@ -1,6 +1,9 @@
 //! What users and operators do in the middle of a run.
 
-use scheduling::{ledger::Revision, split::State};
+use scheduling::{
+    ledger::Revision,
+    split::{Mode, State},
+};
 
 use crate::{
     fleet::Fleet,
@@ -33,8 +36,11 @@ fn any(fleet: &mut Fleet, chance: usize) {
         0..34 => repartition(fleet),
         34..48 => {
             let change = fleet.dice.between(0, 8);
-            fleet.spec.replicas = (fleet.spec.replicas + change).saturating_sub(4).max(1);
-            fleet.spec.partition = fleet.spec.partition.min(u64::from(fleet.spec.replicas));
+            fleet.spec.replicas = match fleet.mode {
+                Mode::Duplicated => 1 + change / 3,
+                _ => (fleet.spec.replicas + change).saturating_sub(4).max(1),
+            };
+            fleet.spec.partition = fleet.spec.partition.min(most_kept(fleet));
         }
         48..60 => flag(fleet),
         60..66 if fleet.members.len() < 5 => fleet.join(),
@@ -57,8 +63,16 @@ fn any(fleet: &mut Fleet, chance: usize) {
 }
 
 fn repartition(fleet: &mut Fleet) {
-    let replicas = fleet.spec.replicas;
-    fleet.spec.partition = u64::from(fleet.dice.between(0, replicas));
+    let most = most_kept(fleet);
+    fleet.spec.partition = u64::from(fleet.dice.between(0, most as u32));
+}
+
+/// What a partition may be at most.
+fn most_kept(fleet: &Fleet) -> u64 {
+    match fleet.mode {
+        Mode::Duplicated => u64::from(fleet.spec.replicas) * fleet.members.len() as u64,
+        _ => u64::from(fleet.spec.replicas),
+    }
 }
 
 /// A new template; now and then one that was there before.
@@ -118,7 +132,7 @@ fn name_pod(fleet: &mut Fleet) {
     fleet.clusters[index].candidate.named_for_deletion = 1;
     if fleet.spec.replicas > 1 && fleet.dice.permille(500) {
         fleet.spec.replicas -= 1;
-        fleet.spec.partition = fleet.spec.partition.min(u64::from(fleet.spec.replicas));
+        fleet.spec.partition = fleet.spec.partition.min(most_kept(fleet));
     }
 }
 

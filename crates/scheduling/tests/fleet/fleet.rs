@@ -2,12 +2,17 @@
 
 use scheduling::{
     ledger::{Report, Revision, Share, Taken},
-    release::{Decision, Wave},
+    release::{Decision, PrePullView, Wave},
     round::{Cluster, Ledger, Plan, Rules, Spec, Why, World, plan},
     split::{Mode, Spread, State, WhenShort},
 };
 
-use crate::{check::Check, dice::Dice, member::Member, setting::Setting};
+use crate::{
+    check::{Check, order_does_not_matter},
+    dice::Dice,
+    member::Member,
+    setting::Setting,
+};
 
 /// A rule put out of order on purpose, to see that the checks notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +61,19 @@ pub(crate) struct Fleet {
     pub(crate) unplaced: u64,
     pub(crate) uneven: bool,
     pub(crate) in_place: bool,
+    pub(crate) mode: Mode,
+    pub(crate) some_cannot_seed: bool,
+    /// N over the fleet: as asked, or as the last round found it where every cluster has all of it.
+    pub(crate) population: u64,
+    /// Nodes that have the images of the next wave, of ten.
+    pulled: u32,
     variant: Variant,
     /// Seconds not yet handed to a round.
     elapsed: u32,
     pub(crate) next_revision: u64,
+    pub(crate) rounds: u64,
+    /// In which rounds the clusters are also planned in another order.
+    pub(crate) turn_every: u64,
     trace: bool,
 }
 
@@ -90,9 +104,15 @@ impl Fleet {
             uneven: setting.uneven,
             unplaced: 0,
             in_place: setting.in_place,
+            mode: setting.mode,
+            some_cannot_seed: setting.some_cannot_seed,
+            population: 0,
+            pulled: 0,
             variant: setting.variant,
             elapsed: 0,
             next_revision: setting.spec.target.0 + 1,
+            rounds: 0,
+            turn_every: 32,
             trace: std::env::var_os("FLEET_TRACE").is_some(),
         };
         for _ in 0..setting.clusters {
@@ -136,7 +156,13 @@ impl Fleet {
             };
             self.log(|| format!("{word} {index} {:?} {:?} {:?}", member.pods, member.share, member.missing));
         }
-        self.check.after_step(&self.spec, &self.rules, &self.ledger, &mut self.members)
+        let replicas = self.replicas();
+        self.check.after_step(&self.spec, replicas, &self.rules, &self.ledger, &mut self.members)
+    }
+
+    /// N over the fleet.
+    pub(crate) fn replicas(&self) -> u64 {
+        if self.mode == Mode::Duplicated { self.population } else { u64::from(self.spec.replicas) }
     }
 
     fn pods_become_available(&mut self, index: usize) {
@@ -198,22 +224,31 @@ impl Fleet {
         let world = World {
             spec: self.spec,
             rules: self.rules,
-            mode: Mode::Divided,
+            mode: self.mode,
             when_short: self.when_short,
             spread: &self.spread,
             waves: &self.waves,
             after: None,
             pre_download: None,
-            pre_pull: None,
+            pre_pull: Some(PrePullView { pulled: self.pulled, nodes: 10 }),
             clusters: &self.clusters,
             elapsed: self.elapsed,
         };
         let mut plan = plan(&world, &self.ledger).map_err(|it| Broken(it.to_string()))?;
+        self.rounds += 1;
+        if self.rounds.is_multiple_of(self.turn_every) {
+            order_does_not_matter(&world, &self.ledger, &plan)?;
+        }
         if self.variant == Variant::Floods && plan.ledger.target != self.ledger.target {
             flood(&mut plan);
         }
         self.elapsed = 0;
         self.unplaced = plan.unplaced;
+        self.population = plan.population;
+        // A job is made for each wave, and its pulls take their time.
+        let begins = |it: &Why| matches!(it, Why::Release(Decision::PrePull(_)));
+        let begun = plan.decisions.iter().any(|it| begins(&it.why));
+        self.pulled = if begun { 0 } else { (self.pulled + 1).min(10) };
         self.check.homeless = plan.homeless;
         for decision in &plan.decisions {
             let Some(cluster) = &decision.cluster else { continue };

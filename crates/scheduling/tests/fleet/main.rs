@@ -11,6 +11,7 @@ mod edit;
 mod fleet;
 mod member;
 mod operator;
+mod pod;
 mod progress;
 mod pulls;
 mod rest;
@@ -18,9 +19,11 @@ mod run;
 mod setting;
 mod sidecar;
 
+use scheduling::split::Mode;
+
 use fleet::{Broken, Forgotten, Variant};
-use run::run;
-use setting::{Setting, Theme, setting};
+use run::{run, run_turned};
+use setting::{Setting, Theme, plain_setting, setting};
 
 /// How many cases a property runs: its own number or a larger one, unless a developer asks for a quick look.
 fn cases(default: u64) -> u64 {
@@ -47,9 +50,23 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     }
 }
 
+/// One run in twenty is of a fleet of 10 to 50 clusters, and every mode, waves with images pulled ahead and agents that
+/// cannot seed come up.
+#[test]
+fn settings_cover_large_fleets_and_every_mode() {
+    let settings: Vec<Setting> = (0..10_000).map(|it| setting(it, Theme::Mixed)).collect();
+    let share = |of: &dyn Fn(&Setting) -> bool| settings.iter().filter(|it| of(it)).count();
+    assert!(share(&|it| (10..=50).contains(&it.clusters)) >= 500);
+    assert!(share(&|it| it.clusters >= 20) >= 20);
+    assert!(share(&|it| it.mode == Mode::Duplicated) >= 500);
+    assert!(share(&|it| it.mode == Mode::Aggregated) >= 500);
+    assert!(share(&|it| it.some_cannot_seed) >= 500);
+    assert!(share(&|it| it.waves.iter().any(|it| it.pre_pull.is_some())) >= 500);
+}
+
 /// Runs every seed and tells those that broke a promise.
 ///
-/// `open` are seeds whose runs are known to break one: defects that are known and not mended yet (docs/proofs-ledger.md,
+/// `open` are seeds whose runs are known to break one: defects that are known and not mended yet (docs/proofs.md,
 /// "Open"). They are listed so that every other seed stays a test, and they must go on breaking, so that the list cannot outlive them.
 fn run_all(default: u64, open: &[u64], run: impl Fn(u64) -> Result<(), Broken>) {
     let seeds = seeds(default);
@@ -106,6 +123,12 @@ fn budget_progress() {
     run_all(10_000, &[], progress::run_with_a_link_down);
 }
 
+/// The order in which the clusters are listed changes no round, whatever state the fleet is in.
+#[test]
+fn round_permutation_invariant() {
+    run_all(10_000, &[], |seed| run_turned(seed, &setting(seed, Theme::Mixed)));
+}
+
 /// IPJ-1 under the same faults.
 #[test]
 fn ipj_parallelism_cap() {
@@ -118,9 +141,10 @@ fn sidecar_exact_at_rest() {
     run_all(10_000, &[], sidecar::run);
 }
 
+/// Seeds that broke a promise once, in the settings they broke it in.
 fn holds(theme: Theme, seeds: &[u64]) {
     for &seed in seeds {
-        if let Err(why) = run(seed, &setting(seed, theme)) {
+        if let Err(why) = run(seed, &plain_setting(seed, theme)) {
             panic!("FLEET_SEED={seed}: {}", why.0);
         }
     }
@@ -172,6 +196,18 @@ fn growth_that_is_taken_back_hides_no_pod_that_is_down() {
 fn an_idle_share_does_not_lock_its_cluster_out() {
     holds(Theme::Canary, &[5161, 5654, 5754]);
     holds(Theme::Joining, &[5490]);
+}
+
+/// Every cluster of a duplicated object is lost or leaves: nobody is to run anything, and the partition holds.
+#[test]
+fn a_population_of_nobody_does_not_lift_the_partition() {
+    let broken: Vec<Broken> = [(Theme::Mixed, 8372), (Theme::Waves, 9657)]
+        .into_iter()
+        .filter_map(|(theme, seed)| run(seed, &setting(seed, theme)).err())
+        .collect();
+    assert!(broken.is_empty(), "{broken:?}");
+    let turned = run_turned(7268, &setting(7268, Theme::Mixed));
+    assert!(turned.is_ok(), "{turned:?}");
 }
 
 /// Runs a fleet whose ledger forgets what a shrink leaves behind, and counts what the checks say to it.

@@ -2,54 +2,10 @@
 
 use scheduling::ledger::{Report, Revision, Share};
 
-use crate::arithmetic::Numbers;
-
-/// Why a pod is down, or why it is missing. Only the checks look at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// Taken down on purpose, by an update or a deletion.
-    Update,
-    /// Starting because replicas were granted by growth.
-    Growth,
-    /// It failed, or was evicted.
-    Failure,
-    /// Starting for no reason that counts: a surge pod, a repair.
-    Start,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pod {
-    pub(crate) id: u64,
-    pub(crate) revision: Revision,
-    pub(crate) available: bool,
-    /// To be deleted: named by the user, or being replaced.
-    pub(crate) marked: bool,
-    pub(crate) cause: Cause,
-}
-
-/// Replicas that have no pod, by the reason.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Missing {
-    pub(crate) update: u32,
-    pub(crate) growth: u32,
-    pub(crate) failure: u32,
-    pub(crate) start: u32,
-}
-
-impl Missing {
-    fn of(&mut self, cause: Cause) -> &mut u32 {
-        match cause {
-            Cause::Update => &mut self.update,
-            Cause::Growth => &mut self.growth,
-            Cause::Failure => &mut self.failure,
-            Cause::Start => &mut self.start,
-        }
-    }
-
-    fn total(&self) -> u32 {
-        self.update + self.growth + self.failure + self.start
-    }
-}
+use crate::{
+    arithmetic::Numbers,
+    pod::{Cause, Missing, Pod},
+};
 
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -59,6 +15,8 @@ pub(crate) struct Member {
     pub(crate) rolls_back: bool,
     /// Cannot carry maxSurge: written with maxUnavailable 1 where it has no share (BUD-9).
     pub(crate) in_place_only: bool,
+    /// Knows the stable revision beside the target: else every pod it makes is of its body's.
+    pub(crate) seeds: bool,
     pub(crate) pods: Vec<Pod>,
     /// The share in force.
     pub(crate) share: Share,
@@ -82,6 +40,7 @@ impl Member {
             in_place,
             rolls_back,
             in_place_only,
+            seeds: true,
             pods: Vec::new(),
             share: Share::default(),
             missing: Missing::default(),
@@ -198,7 +157,8 @@ impl Member {
                     break;
                 }
             }
-            let revision = if index < numbers.create_old { self.share.stable } else { self.share.body };
+            let revision =
+                if index < numbers.create_old && self.seeds { self.share.stable } else { self.share.body };
             self.pods.push(Pod { id: self.next_pod, revision, available: false, marked: false, cause });
             self.next_pod += 1;
         }

@@ -9,11 +9,7 @@ use scheduling::{
     split::{Candidate, State},
 };
 
-use crate::{
-    fleet::Fleet,
-    member::{Member, Missing},
-    setting::zone,
-};
+use crate::{fleet::Fleet, member::Member, pod::Missing, setting::zone};
 
 impl Fleet {
     pub(crate) fn join(&mut self) {
@@ -24,16 +20,20 @@ impl Fleet {
         if !self.spread.is_empty() {
             candidate.groups.push(zone(&mut self.dice));
         }
+        let unable = self.some_cannot_seed && self.dice.permille(400);
+        let seeding = if unable { Seeding::Unable } else { Seeding::Able };
         self.clusters.push(Cluster {
             candidate,
             wave,
             order: 0,
-            seeding: Seeding::Able,
+            seeding,
             names: 0,
             dispatched: 0,
             stopped: false,
         });
-        self.members.push(Member::new(self.in_place, self.rules.partition_rollback, self.spec.in_place_only));
+        let mut member = Member::new(self.in_place, self.rules.partition_rollback, self.spec.in_place_only);
+        member.seeds = !unable;
+        self.members.push(member);
         self.flags.push(State::Ready);
         self.given_up.push(false);
         self.written.push(Vec::new());
@@ -98,6 +98,7 @@ impl Fleet {
     pub(crate) fn approve_all(&mut self) {
         let target = self.ledger.target;
         for ledger in [&mut self.ledger, &mut self.saved] {
+            ledger.paused = None;
             let Some(release) = &mut ledger.release else { continue };
             for wave in release.waves.clone() {
                 release.approve(Approved { wave: wave.name, target });

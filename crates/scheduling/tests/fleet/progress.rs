@@ -16,6 +16,9 @@ pub(crate) fn run_with_a_link_down(seed: u64) -> Result<(), Broken> {
     for wave in &mut setting.waves {
         wave.gate = Gate::default();
     }
+    setting.rules.gate = Gate::default();
+    // One that takes all or nothing takes more than what the others leave of U at a time: it is not promised to end.
+    setting.some_cannot_seed = false;
     let mut fleet = Fleet::new(seed, &setting);
     fleet.faults = false;
     let cut = fleet.dice.below(setting.clusters);
@@ -23,7 +26,7 @@ pub(crate) fn run_with_a_link_down(seed: u64) -> Result<(), Broken> {
         let made: u32 = fleet.members.iter().map(|it| it.available()).sum();
         let told =
             fleet.ledger.rows.iter().all(|it| it.share.seq == 0 || (it.acknowledged && it.moving == 0));
-        u64::from(made) + fleet.unplaced == u64::from(fleet.spec.replicas) && told
+        u64::from(made) + fleet.unplaced == fleet.replicas() && fleet.rounds > 0 && told
     })?;
     fleet.members[cut].online = false;
     fleet.edit_template();
@@ -38,7 +41,7 @@ pub(crate) fn run_with_a_link_down(seed: u64) -> Result<(), Broken> {
 }
 
 fn wait_until(fleet: &mut Fleet, what: &str, is_there: impl Fn(&Fleet) -> bool) -> Result<(), Broken> {
-    let patience = fleet.members.len() * (2500 + 40 * fleet.spec.replicas as usize);
+    let patience = fleet.members.len() * (2500 + 40 * fleet.replicas() as usize);
     for turn in 0..patience {
         fleet.step()?;
         if turn % 20 == 19 {

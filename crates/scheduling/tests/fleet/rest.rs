@@ -1,8 +1,11 @@
 //! Faults stop: the fleet must come to what the user asked for, and then be quiet.
 
-use scheduling::{ledger::Revision, split::State};
+use scheduling::{ledger::Revision, release::Gate, split::State};
 
-use crate::fleet::{Broken, Fleet};
+use crate::{
+    fleet::{Broken, Fleet},
+    member::Member,
+};
 
 pub(crate) fn come_to_rest(fleet: &mut Fleet) -> Result<(), Broken> {
     fleet.faults = false;
@@ -21,7 +24,7 @@ pub(crate) fn come_to_rest(fleet: &mut Fleet) -> Result<(), Broken> {
     let lenient = end_of_edits(fleet);
     fleet.log(|| format!("faults end {:?} lenient {lenient}", fleet.spec));
     // One share may have to go round all clusters, pod by pod.
-    let patience = fleet.members.len() * (2500 + 40 * fleet.spec.replicas as usize) + 500 * fleet.waves.len();
+    let patience = fleet.members.len() * (2500 + 40 * fleet.replicas() as usize) + 500 * fleet.waves.len();
     for turn in 0..patience {
         fleet.step()?;
         if turn % 20 == 19 {
@@ -47,6 +50,8 @@ fn end_of_edits(fleet: &mut Fleet) -> bool {
     if fleet.bad.contains(&Revision(1)) {
         // Broken pods in clusters of later waves hold earlier waves too: order Proportional is the way out (REL-12).
         fleet.waves.clear();
+        // And a gate could only send the fleet back to what never worked.
+        fleet.rules.gate = Gate::default();
     }
     if current.iter().any(|it| fleet.bad.contains(it)) {
         fleet.edit_template();
@@ -66,8 +71,9 @@ fn is_at_rest(fleet: &Fleet, lenient: bool) -> bool {
     }
     let granted: u32 = fleet.members.iter().map(|it| it.share.replicas).sum();
     // Replicas that may stay nowhere, but run, are kept while there is no room elsewhere.
-    let replicas = spec.replicas.saturating_sub(fleet.unplaced as u32);
-    let placed = (replicas..=spec.replicas).contains(&granted)
+    let wanted = fleet.replicas() as u32;
+    let replicas = wanted.saturating_sub(fleet.unplaced as u32);
+    let placed = (replicas..=wanted).contains(&granted)
         || (lenient && granted + fleet.rules.move_unavailable >= replicas);
     let complete = fleet.members.iter().all(|it| {
         let well = it.pods.iter().all(|pod| pod.available || (lenient && fleet.bad.contains(&pod.revision)));
@@ -91,10 +97,25 @@ fn is_exact(fleet: &Fleet) -> bool {
         return true;
     }
     let updated: u32 = fleet.members.iter().map(|it| it.of(ledger.target)).sum();
-    let asked = (u64::from(fleet.spec.replicas) - fleet.spec.partition) as u32;
+    let asked = fleet.replicas().saturating_sub(fleet.spec.partition) as u32;
     let all: u32 = fleet.members.iter().map(|it| it.pods.len() as u32).sum();
     let asked = asked.min(all);
-    updated == asked || (updated > asked && fleet.check.may_be_over && !fleet.rules.partition_rollback)
+    if updated < asked && waits_for_all_of_it(fleet, asked - updated) {
+        return true;
+    }
+    // What cannot run old pods beside new ones cannot go back to them either.
+    let stays = fleet.members.iter().any(|it| !it.seeds && it.of(ledger.target) > 0);
+    let goes_back = fleet.rules.partition_rollback && !stays;
+    updated == asked || (updated > asked && fleet.check.may_be_over && !goes_back)
+}
+
+/// Whether what is missing is less than a cluster takes that can only be new as a whole (REV-7): it waits, and so do
+/// those behind it, while all others before it are through.
+fn waits_for_all_of_it(fleet: &Fleet, missing: u32) -> bool {
+    let target = fleet.ledger.target;
+    let waits = |it: &Member| !it.seeds && it.share.body != target && it.share.replicas > missing;
+    let through = |it: &Member| !it.seeds || it.of(target) == it.share.replicas;
+    fleet.members.iter().any(waits) && (!fleet.waves.is_empty() || fleet.members.iter().all(through))
 }
 
 pub(crate) fn describe(fleet: &Fleet) -> String {

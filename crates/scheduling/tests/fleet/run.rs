@@ -19,7 +19,7 @@ pub(crate) fn run(seed: u64, setting: &Setting) -> Result<(), Broken> {
         fleet.step()?;
     }
     // Larger fleets need more steps for the same amount of doing.
-    let length = fleet.dice.between(100, 350) * (1 + setting.clusters as u32 / 8);
+    let length = fleet.dice.between(100, 350) * (1 + setting.clusters as u32 / 16);
     for _ in 0..length {
         let chance = fleet.dice.below(1000);
         if chance < 25 {
@@ -30,6 +30,22 @@ pub(crate) fn run(seed: u64, setting: &Setting) -> Result<(), Broken> {
         fleet.step()?;
     }
     come_to_rest(&mut fleet)
+}
+
+/// Runs one seed for a while and plans every round in another order of the clusters too.
+pub(crate) fn run_turned(seed: u64, setting: &Setting) -> Result<(), Broken> {
+    let mut fleet = Fleet::new(seed, setting);
+    fleet.turn_every = 1;
+    for turn in 0..120 {
+        let chance = fleet.dice.below(1000);
+        if chance < 60 && turn > 20 {
+            edit(&mut fleet, setting.theme);
+        } else {
+            fault(&mut fleet, chance);
+        }
+        fleet.step()?;
+    }
+    Ok(())
 }
 
 fn fault(fleet: &mut Fleet, chance: usize) {

@@ -5,9 +5,9 @@ use scheduling::{
     moves::{Rebalance, Trigger},
     names::{GroupName, TopologyKey},
     numbers::{IntOrPercent, Percent},
-    release::{Approval, Gate, OnFailure, Wave},
+    release::{Approval, Gate, OnFailure, PrePull, Wave},
     round::{Numbers, OnReturn, Population, Rules, Spec, UnknownCountsAs},
-    split::{Spread, WhenShort, WhenUnsatisfiable},
+    split::{Mode, Spread, WhenShort, WhenUnsatisfiable},
 };
 
 use crate::{dice::Dice, fleet::Variant};
@@ -42,11 +42,15 @@ pub(crate) struct Setting {
     /// Whether clusters differ in weight, bounds and tier.
     pub(crate) uneven: bool,
     pub(crate) in_place: bool,
+    /// How replicas are divided.
+    pub(crate) mode: Mode,
+    /// Whether some agents cannot seed.
+    pub(crate) some_cannot_seed: bool,
     pub(crate) variant: Variant,
 }
 
-/// Draws a setting.
-pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
+/// Draws a setting of the commonest kind: replicas divided, agents that can seed, mostly small fleets.
+pub(crate) fn plain_setting(seed: u64, theme: Theme) -> Setting {
     let mut dice = Dice::new(!seed);
     let (clusters, replicas) = match dice.below(1000) {
         0..2 => (dice.between(10, 50) as usize, dice.between(20, 80)),
@@ -102,8 +106,43 @@ pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
         spread: if dice.permille(100) { vec![draw_spread(&mut dice)] } else { Vec::new() },
         uneven: dice.permille(300),
         in_place,
+        mode: Mode::Divided,
+        some_cannot_seed: false,
         variant: Variant::Sound,
     }
+}
+
+/// Draws a setting with everything in it.
+pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
+    let mut setting = plain_setting(seed, theme);
+    // Dice of its own, so that runs without any of this stay the runs they were.
+    let mut dice = Dice::new(seed.rotate_left(32) ^ 0x5eed);
+    if dice.permille(52) {
+        // Mostly at the lower end: what a run costs grows with the square.
+        let most = if dice.permille(100) { 50 } else { 13 };
+        setting.clusters = dice.between(10, most) as usize;
+        setting.spec.replicas = dice.between(10, 20);
+        setting.spec.unavailable += dice.between(1, 5);
+    }
+    match dice.below(100) {
+        0..10 => {
+            setting.mode = Mode::Duplicated;
+            setting.spec.replicas = dice.between(1, 3);
+        }
+        10..20 => setting.mode = Mode::Aggregated,
+        _ => {}
+    }
+    setting.some_cannot_seed = dice.permille(100);
+    if dice.permille(100) {
+        setting.rules.gate = draw_gate(&mut dice);
+    }
+    for wave in &mut setting.waves {
+        if dice.permille(250) {
+            let (threshold, timeout) = (dice.pick(&[50, 90, 100]), dice.pick(&[0, 20, 200]));
+            wave.pre_pull = Some(PrePull { threshold, timeout });
+        }
+    }
+    setting
 }
 
 /// U and S, not both 0.
@@ -136,14 +175,18 @@ fn draw_waves(dice: &mut Dice, theme: Theme) -> Vec<Wave> {
         wave.soak = dice.pick(&[0, 0, 10, 30]);
         wave.approval = dice.pick(&[Approval::None, Approval::None, Approval::Before, Approval::After]);
         if dice.permille(300) {
-            wave.gate = Gate {
-                max_failed: dice.between(0, 1),
-                max_failing_pods: dice.between(0, 2),
-                on_failure: dice.pick(&[OnFailure::Pause, OnFailure::Rollback]),
-            };
+            wave.gate = draw_gate(dice);
         }
     }
     waves
+}
+
+fn draw_gate(dice: &mut Dice) -> Gate {
+    Gate {
+        max_failed: dice.between(0, 1),
+        max_failing_pods: dice.between(0, 2),
+        on_failure: dice.pick(&[OnFailure::Pause, OnFailure::Rollback]),
+    }
 }
 
 fn draw_spread(dice: &mut Dice) -> Spread {

@@ -18,8 +18,10 @@ use crate::{
 struct Pod {
     revision: Revision,
     available: bool,
-    /// Down because we updated it.
+    /// Down because we updated it, until it is reset after a hot upgrade.
     ours: bool,
+    /// Whether the update's selector takes it (SC-7).
+    selected: bool,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,8 @@ struct Sides {
     spec: Spec,
     rules: Rules,
     percent: Option<u32>,
+    /// How many of a thousand pods the update's selector leaves out.
+    unselected: usize,
     sides: Vec<Side>,
     ledger: Ledger,
     saved: Ledger,
@@ -92,12 +96,19 @@ impl Sides {
         let rows: Vec<Row> =
             (0..clusters).map(|it| Row::counted(ClusterName::from(format!("c{it}")))).collect();
         let ledger = Ledger { rows, ..Ledger::new(spec.target) };
+        let unselected = dice.pick(&[0, 0, 0, 400]);
+        let pod = |dice: &mut Dice| Pod {
+            revision: spec.target,
+            available: true,
+            ours: false,
+            selected: !dice.permille(unselected),
+        };
         let side = |dice: &mut Dice| Side {
             online: true,
             exists: false,
             share: Share::default(),
             observed: false,
-            pods: vec![Pod { revision: spec.target, available: true, ours: false }; dice.below(8)],
+            pods: (0..dice.below(8)).map(|_| pod(dice)).collect(),
             incarnation: 1,
             number: 0,
             outbox: Vec::new(),
@@ -106,6 +117,7 @@ impl Sides {
             sides: (0..clusters).map(|_| side(&mut dice)).collect(),
             rules: rules(),
             percent: None,
+            unselected,
             saved: ledger.clone(),
             ledger,
             written: vec![Vec::new(); clusters],
@@ -132,6 +144,10 @@ impl Sides {
             7 => self.repartition(),
             8 => self.spec.unavailable = self.dice.between(1, 3),
             9 => self.spec.paused ^= true,
+            11 if self.dice.permille(300) => {
+                self.unselected = 0;
+                self.sides.iter_mut().flat_map(|it| &mut it.pods).for_each(|it| it.selected = true);
+            }
             10 => {
                 self.sides[index].incarnation += 1;
                 self.sides[index].number = 0;
@@ -150,7 +166,8 @@ impl Sides {
         if self.dice.permille(600) {
             let revision = if side.exists { side.share.body } else { Revision(1) };
             self.born += u64::from(revision == self.spec.target);
-            side.pods.push(Pod { revision, available: true, ours: false });
+            let selected = !self.dice.permille(self.unselected);
+            side.pods.push(Pod { revision, available: true, ours: false, selected });
         } else if !side.pods.is_empty() {
             side.pods.swap_remove(self.dice.below(side.pods.len()));
         }
@@ -264,7 +281,9 @@ impl Sides {
         let pods = || self.sides.iter().flat_map(|it| &it.pods);
         let matched = pods().count() as u64;
         let updated = pods().filter(|it| it.revision == self.ledger.target).count() as u64;
-        let asked = matched - self.partition(matched);
+        // Pods that are old and not selected stay so.
+        let reachable = pods().filter(|it| it.selected || it.revision == self.ledger.target).count() as u64;
+        let asked = (matched - self.partition(matched)).min(reachable);
         // Pods that were made with the new sidecar, or updated before the partition was raised, stay new.
         let over = updated > asked && updated <= self.most_asked + self.born;
         let exact = self.ledger.target == self.ledger.stable || updated == asked || over;
@@ -282,13 +301,14 @@ impl Side {
         if self.share.paused || self.share.unavailable == 0 {
             return;
         }
-        let matched = self.pods.len() as u32;
-        let kept = member_partition(matched, self.share.updated);
-        let old = self.pods.iter().filter(|it| it.revision != self.share.body).count() as u32;
+        let body = self.share.body;
+        let reachable = self.pods.iter().filter(|it| it.selected || it.revision == body).count() as u32;
+        let kept = member_partition(reachable, self.share.updated);
+        let old = self.pods.iter().filter(|it| it.selected && it.revision != body).count() as u32;
         let down = self.pods.iter().filter(|it| !it.available).count() as u32;
         let mut left = old.saturating_sub(kept);
         let mut room = self.share.unavailable.saturating_sub(down);
-        for pod in self.pods.iter_mut().filter(|it| it.revision != self.share.body) {
+        for pod in self.pods.iter_mut().filter(|it| it.selected && it.revision != body) {
             if left == 0 || (pod.available && room == 0) {
                 break;
             }
@@ -322,6 +342,8 @@ impl Side {
             updated_available: count(&|it| it.available && it.revision == body),
             at_stable: count(&|it| it.revision == stable),
             neither_unavailable: count(&|it| !it.available && it.revision != body && it.revision != stable),
+            unselected: count(&|it| !it.selected),
+            unselected_updated: count(&|it| !it.selected && it.revision == body),
             ..Report::default()
         });
         if self.outbox.len() > 4 {

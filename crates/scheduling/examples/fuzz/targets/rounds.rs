@@ -5,7 +5,10 @@ use scheduling::{
     moves::{Rebalance, Trigger},
     names::ClusterName,
     partition::Seeding,
-    release::{self, Approval, ClusterView, Gate, OnFailure, Release, Stage, View, Wave},
+    release::{
+        self, Approval, ClusterView, Gate, OnFailure, PreDownload, PrePull, PrePullView, Release, Stage,
+        View, Wave,
+    },
     round::{
         self, Cluster, Ledger, Numbers, OnReturn, Population, Rules, SlotCluster, SlotReach, SlotReport,
         SlotRow, Spec, UnknownCountsAs, World,
@@ -32,18 +35,19 @@ pub(crate) fn plan_any(bytes: &mut Bytes) {
         let world = World {
             spec,
             rules: rules(bytes),
-            mode: bytes.pick(&[Mode::Divided, Mode::Duplicated]),
+            mode: bytes.pick(&[Mode::Divided, Mode::Duplicated, Mode::Aggregated]),
             when_short: bytes.pick(&[WhenShort::Hold, WhenShort::Overcommit]),
             spread: &[],
             waves: &waves,
-            after: None,
-            pre_download: None,
-            pre_pull: None,
+            after: bytes.pick(&[None, None, None, Some("another")]),
+            pre_download: bytes.maybe().map(|it| PreDownload { min_updated_ready: u64::from(it) }),
+            pre_pull: bytes.maybe().map(|it| PrePullView { pulled: it, nodes: bytes.number() }),
             clusters: &clusters,
             elapsed: bytes.number(),
         };
         let plan = round::plan(&world, &ledger).expect("one row per cluster");
-        check_plan(&ledger, &plan, &spec);
+        check_plan(&ledger, &plan, &world);
+        check_order(&ledger, &plan, &world);
         ledger = plan.ledger;
         let target = ledger.target;
         for row in &mut ledger.rows {
@@ -54,14 +58,17 @@ pub(crate) fn plan_any(bytes: &mut Bytes) {
 }
 
 /// No sum of grants or exposures grows beyond its limit, and no row falls below its own grant.
-fn check_plan(before: &Ledger, plan: &round::Plan, spec: &Spec) {
+fn check_plan(before: &Ledger, plan: &round::Plan, world: &World<'_>) {
+    let spec = &world.spec;
+    let per_cluster = spec.numbers == Numbers::PerCluster && world.mode == Mode::Duplicated;
+    let times = if per_cluster { world.clusters.len() as u64 } else { 1 };
     let held = |ledger: &Ledger, of: fn(&Row) -> Column| -> u64 {
         ledger.rows.iter().map(|it| u64::from(of(it).exposure)).sum()
     };
     let unavailable: fn(&Row) -> Column = |it| it.unavailable;
     let surge: fn(&Row) -> Column = |it| it.surge;
     for (limit, of) in [(spec.unavailable, unavailable), (spec.surge, surge)] {
-        assert!(held(&plan.ledger, of) <= u64::from(limit).max(held(before, of)), "{plan:?}");
+        assert!(held(&plan.ledger, of) <= (times * u64::from(limit)).max(held(before, of)), "{plan:?}");
     }
     for row in &plan.ledger.rows {
         for column in [row.replicas, row.updated, row.unavailable, row.surge] {
@@ -73,6 +80,17 @@ fn check_plan(before: &Ledger, plan: &round::Plan, spec: &Spec) {
     for (place, share) in &plan.writes {
         assert_eq!(plan.ledger.rows[*place].share, *share);
     }
+}
+
+/// The same round with the clusters turned round comes to the same.
+fn check_order(before: &Ledger, plan: &round::Plan, world: &World<'_>) {
+    let (mut clusters, mut turned) = (world.clusters.to_vec(), before.clone());
+    clusters.reverse();
+    turned.rows.reverse();
+    let other = round::plan(&World { clusters: &clusters, ..world.clone() }, &turned);
+    let mut other = other.expect("one row per cluster").ledger;
+    other.rows.reverse();
+    assert_eq!(other, plan.ledger);
 }
 
 /// Any report, against any row: what is refused changes nothing, and nothing raises an exposure.
@@ -127,7 +145,7 @@ pub(crate) fn step_any(bytes: &mut Bytes) {
         let view = View {
             clusters: &clusters,
             wants_more_clusters: bytes.below(2) == 0,
-            pre_pull: None,
+            pre_pull: bytes.maybe().map(|it| PrePullView { pulled: it, nodes: bytes.number() }),
             progress_deadline: bytes.number(),
             elapsed: bytes.number(),
         };
@@ -179,7 +197,9 @@ pub(crate) fn slots_any(bytes: &mut Bytes) {
         for row in &mut rows {
             let (seq, observed) = (row.seq - bytes.below(2).min(row.seq), bytes.below(3) > 0);
             let (active, left) = (bytes.number(), bytes.number());
-            row.take(SlotReport { incarnation: 1, number, seq, observed, active, left });
+            let report = SlotReport { incarnation: 1, number, seq, observed, active, left };
+            let taken = row.take(report);
+            assert!(matches!(taken, Taken::Acknowledged | Taken::Noted));
         }
     }
 }
@@ -255,6 +275,7 @@ fn waves(bytes: &mut Bytes) -> Vec<Wave> {
         soak: bytes.number(),
         approval: bytes.pick(&[Approval::None, Approval::None, Approval::Before, Approval::After]),
         gate: gate(bytes),
+        pre_pull: bytes.maybe().map(|it| PrePull { threshold: it, timeout: bytes.number() }),
         ..Wave::named(&format!("w{it}"))
     };
     (0..1 + bytes.below(3)).map(|it| wave(bytes, it)).collect()

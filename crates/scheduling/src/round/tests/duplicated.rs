@@ -87,3 +87,20 @@ fn split_6_numbers_are_per_cluster_only_where_replicas_are_duplicated() {
     hub.round();
     assert_eq!(updated(&hub), [1, 0, 0]);
 }
+
+/// Correction of REV-12: P = 0 because nobody is to run anything is no leave to update what still runs.
+#[test]
+fn rev_12_a_population_of_zero_does_not_lift_the_partition() {
+    let mut hub = per_cluster();
+    hub.spec.numbers = Numbers::Global;
+    (hub.rules.max_lost, hub.spec.unavailable) = (2, 3);
+    hub.set(0, State::Lost);
+    hub.set(1, State::Lost);
+    hub.set(2, State::Draining);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    let plan = hub.round();
+    assert_eq!(plan.population, 0);
+    assert_eq!(updated(&hub), [0, 0, 0]);
+    assert_eq!(hub.ledger.stable, Revision(1));
+}
