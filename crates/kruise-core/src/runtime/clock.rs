@@ -10,6 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
 
 /// Nobody waits longer than this: thirty years.
@@ -69,6 +70,11 @@ pub fn later(from: Instant, delay: Duration) -> Instant {
     from.checked_add(delay.min(FAR)).unwrap_or(from)
 }
 
+/// A moment as Kubernetes writes it down: without fractions of a second.
+pub fn whole_seconds(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
 fn instant() -> Instant {
     Instant::now()
 }
@@ -115,6 +121,13 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(clock.now().to_string(), "2026-01-02T04:04:05Z");
         assert_eq!(clock.since(before), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn what_is_written_down_has_whole_seconds() {
+        let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        let written = serde_json::to_value(whole_seconds(now)).unwrap();
+        assert_eq!(written, "2026-01-02T03:04:05Z");
     }
 
     #[test]
