@@ -19,7 +19,7 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-use super::{Container, Error, Filter, Image, Images, Pull, Runtime, keys, newest_first, proto};
+use super::{Container, Environment, Error, Filter, Image, Images, Pull, Runtime, keys, newest_first, proto};
 
 /// How long a unary call may take.
 const CALL: Duration = Duration::from_secs(5);
@@ -244,7 +244,7 @@ impl Runtime for Client {
         .boxed()
     }
 
-    fn environment(&self, id: &str) -> BoxFuture<'_, Result<Option<Vec<(String, String)>>, Error>> {
+    fn environment(&self, id: &str) -> BoxFuture<'_, Result<Option<Environment>, Error>> {
         let id = id.to_owned();
         async move {
             let answer = self.status(&id, true).await?;

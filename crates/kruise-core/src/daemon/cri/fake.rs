@@ -8,7 +8,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Container, Error, Filter, Image, Images, Pull, Runtime};
+use super::{Container, Environment, Error, Filter, Image, Images, Pull, Runtime};
 
 /// How the next download ends; well if nothing is said.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +87,7 @@ pub(crate) struct FakeRuntime {
     pub(crate) exec_takes: Mutex<Duration>,
     pub(crate) exec_answer: Mutex<Option<Result<Vec<u8>, Error>>>,
     pub(crate) stop_fails: Mutex<Option<Error>>,
-    pub(crate) environment: Mutex<Option<Vec<(String, String)>>>,
+    pub(crate) environment: Mutex<Option<Environment>>,
 }
 
 impl FakeRuntime {
@@ -142,7 +142,7 @@ impl Runtime for FakeRuntime {
         async { Ok(Some("127.0.0.1".into())) }.boxed()
     }
 
-    fn environment(&self, _: &str) -> BoxFuture<'_, Result<Option<Vec<(String, String)>>, Error>> {
+    fn environment(&self, _: &str) -> BoxFuture<'_, Result<Option<Environment>, Error>> {
         async { Ok(lock(&self.environment).clone()) }.boxed()
     }
 }

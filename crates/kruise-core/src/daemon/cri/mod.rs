@@ -145,6 +145,9 @@ pub struct Image {
     pub repo_digests: Vec<String>,
 }
 
+/// Variables and their values, in the order in which they were set.
+pub type Environment = Vec<(String, String)>;
+
 /// Which containers to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Filter {
@@ -192,7 +195,7 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     fn address(&self, sandbox: &str) -> BoxFuture<'_, Result<Option<String>, Error>>;
 
     /// The environment that a container was made with, where the runtime tells.
-    fn environment(&self, id: &str) -> BoxFuture<'_, Result<Option<Vec<(String, String)>>, Error>>;
+    fn environment(&self, id: &str) -> BoxFuture<'_, Result<Option<Environment>, Error>>;
 }
 
 /// The part of the runtime that keeps images.
@@ -256,7 +259,7 @@ fn from_nanoseconds(nanoseconds: i64) -> Timestamp {
 }
 
 /// The environment in the verbose answer of a runtime: `info` holds a JSON document with the container's configuration.
-fn read_environment(info: &str) -> Option<Vec<(String, String)>> {
+fn read_environment(info: &str) -> Option<Environment> {
     let info: serde_json::Value = serde_json::from_str(info).ok()?;
     let envs = info.pointer("/config/envs")?.as_array()?;
     let text = |it: &serde_json::Value, field: &str| {

@@ -148,7 +148,7 @@ impl Keyring {
         let repository = image.repository();
         let mut found = Vec::new();
         for (key, credentials) in self.0.iter().rev() {
-            if matches(key, &repository) {
+            if applies(key, &repository) {
                 found.extend(credentials.iter().cloned());
             }
         }
@@ -184,7 +184,7 @@ fn normalise(key: &str) -> String {
 }
 
 /// Whether `key` applies to `repository`: same port, host parts match one by one, and the path is a prefix.
-fn matches(key: &str, repository: &str) -> bool {
+pub(super) fn applies(key: &str, repository: &str) -> bool {
     let split = |it: &str| {
         let (host, path) = it.find('/').map_or((it, ""), |at| it.split_at(at));
         let (host, port) = host.rsplit_once(':').unwrap_or((host, ""));

@@ -1,10 +1,11 @@
 //! The image puller: brings the node's images to where its NodeImage wants them.
 //!
 //! [`plan`] decides what to begin and to give up, [`pull`] is one download, [`status`] what is reported and how often,
-//! [`credentials`] and [`secrets`] how to log in. The shell around them is [`Puller`].
+//! [`credentials`], [`secrets`] and [`plugins`] how to log in. The shell around them is [`Puller`].
 
 pub mod credentials;
 pub mod plan;
+pub mod plugins;
 pub mod pull;
 pub mod secrets;
 pub mod status;
@@ -24,7 +25,7 @@ use kube::api::{Patch, PatchParams};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{secrets::Secrets, status::WriteLimit, workers::Workers};
+use self::{plugins::Plugins, secrets::Secrets, status::WriteLimit, workers::Workers};
 use super::{cri::Images, metrics::DaemonMetrics};
 use crate::{
     api::node_image::{NodeImageStatus, v1beta1::NodeImage},
@@ -56,8 +57,10 @@ pub struct Context {
     pub writer: Writer<NodeImage>,
     /// The runtime.
     pub images: Arc<dyn Images>,
-    /// Credentials.
+    /// Credentials of jobs.
     pub secrets: Secrets,
+    /// Credentials of the node.
+    pub plugins: Plugins,
     /// How many downloads may run at once; any number if absent.
     pub slots: Option<Arc<Semaphore>>,
     /// Wakes the puller up.

@@ -61,6 +61,7 @@ fn node(images: FakeImages, slots: Option<usize>) -> Node {
         cache,
         images: images.clone(),
         secrets: Secrets::new(client, clock.clone(), Seed::from_number(1)),
+        plugins: Plugins::none(clock.clone()),
         slots: slots.map(|it| Arc::new(Semaphore::new(it))),
         triggers: Triggers::new(clock.clone()),
         events: sink.recorder("kruise-daemon"),

@@ -86,7 +86,7 @@ impl Workers {
     }
 
     async fn work(&self, job: &Job) {
-        let Context { images, secrets, slots, clock, metrics, .. } = &*self.context;
+        let Context { images, secrets, plugins, slots, clock, metrics, .. } = &*self.context;
         // Waiting ends with the worker: nothing that was given up in the queue is ever begun.
         let _slot = match slots {
             Some(slots) => slots.acquire().await.ok(),
@@ -96,8 +96,11 @@ impl Workers {
         self.report(job, begun.clone());
         let start = clock.instant();
         let keyring = secrets.keyring(&job.secrets).await;
-        let reference = Reference::parse(&join(&job.key.image, &job.key.tag));
-        let credentials = reference.map(|it| keyring.for_image(&it)).unwrap_or_default();
+        let mut credentials = Vec::new();
+        if let Ok(reference) = Reference::parse(&join(&job.key.image, &job.key.tag)) {
+            credentials = keyring.for_image(&reference);
+            credentials.extend(plugins.credentials(&reference).await);
+        }
         let end = pull::run(job, begun, &credentials, &**images, clock).await;
         let (took, worked) = (clock.since(start), end.phase == phases::SUCCEEDED);
         metrics.pulled(worked, took);
@@ -142,9 +145,14 @@ impl Workers {
             return;
         }
         warn!(image, tag, ?took, message = end.message, "image could not be downloaded");
-        for about in job.owners.iter().cloned().chain(node_image) {
-            let message = format!("Image {image}:{tag} {}", end.message);
-            recorder.record(about, Severity::Warning, events::PULL_IMAGE_FAILED, message);
+        let message = format!("Image {image}:{tag} {}", end.message);
+        for owner in &job.owners {
+            // A job hears it from many nodes.
+            let message = format!("{message} (node {node})");
+            recorder.record(owner.clone(), Severity::Warning, events::PULL_IMAGE_FAILED, message);
+        }
+        if let Some(node_image) = node_image {
+            recorder.record(node_image, Severity::Warning, events::PULL_IMAGE_FAILED, message);
         }
     }
 
