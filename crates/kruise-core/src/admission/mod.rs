@@ -6,7 +6,10 @@
 //! every new pod passes.
 
 pub mod cloneset;
+pub mod container_recreate_request;
+pub mod image_pull_job;
 pub mod metadata;
+pub mod node_image;
 pub mod numbers;
 pub mod pod;
 pub mod template;
