@@ -1,0 +1,232 @@
+//! ContainerRecreateRequest: the cluster's side of it. The node's side is [`daemon::recreate`](crate::daemon::recreate).
+
+pub mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, num::NonZeroUsize, sync::Arc};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use self::plan::{Action, plan};
+use crate::{
+    admission::container_recreate_request::{World, fill},
+    api::container_recreate_request::{
+        keys,
+        v1beta1::{ContainerRecreateRequest, RecreatePhase},
+    },
+    pod::patch::PodPatch,
+    runtime::{
+        cache::{Cache, Change, pod::PodLite},
+        client::{Error, call},
+        clock::{Clock, whole_seconds},
+        controller::{Controller, Next, Reconcile, Settings, Triggers},
+        key::{Key, uid, version},
+        writes::{On, Writer},
+    },
+};
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "containerrecreaterequest";
+/// How many requests are seen to at once.
+pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+
+/// The controller, which hears of changes to the caches from now on.
+pub fn controller(
+    client: Client,
+    requests: &Cache<ContainerRecreateRequest>,
+    pods: &Cache<PodLite>,
+    settings: Settings,
+) -> Controller<impl Reconcile + use<>> {
+    let triggers = Triggers::new(settings.clock.clone());
+    let wake = triggers.clone();
+    requests.on_change(move |change| wake.now(change.key()));
+    let (wake, known) = (triggers.clone(), requests.clone());
+    pods.on_change(move |change| {
+        for key in requests_of(change, &known) {
+            wake.now(key);
+        }
+    });
+    let reconciler = Requests {
+        requests: requests.clone(),
+        pods: pods.clone(),
+        writer: Writer::new(client.clone(), requests.clone()),
+        pod_writer: Writer::new(client.clone(), pods.clone()),
+        client,
+        clock: settings.clock.clone(),
+    };
+    let feeds: Vec<Arc<dyn crate::runtime::cache::Feed>> =
+        vec![Arc::new(requests.clone()), Arc::new(pods.clone())];
+    Controller::new(settings, triggers, feeds, reconciler)
+}
+
+/// The open requests that a change of a pod matters to.
+fn requests_of(change: &Change<PodLite>, requests: &Cache<ContainerRecreateRequest>) -> Vec<Key> {
+    let ids = |it: &PodLite| -> Vec<_> {
+        let all = it.status.container_statuses.iter().chain(&it.status.init_container_statuses);
+        all.map(|it| (it.container_id.clone(), it.ready, it.restart_count, it.state.running.is_some()))
+            .collect()
+    };
+    let pod = match (&change.before, &change.after) {
+        (Some(before), Some(after))
+            if ids(before) == ids(after) && before.is_terminating() == after.is_terminating() =>
+        {
+            return Vec::new();
+        }
+        (_, Some(pod)) | (Some(pod), None) => pod,
+        (None, None) => return Vec::new(),
+    };
+    let all = requests.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+    let is_about = |it: &ContainerRecreateRequest| {
+        let labelled = it.metadata.labels.as_ref().and_then(|it| it.get(keys::POD_UID));
+        labelled.map(String::as_str) == Some(uid(&**pod))
+            && it.status.as_ref().is_none_or(|it| it.completion_time.is_none())
+    };
+    all.iter().filter(|it| is_about(it)).map(|it| Key::of(&**it)).collect()
+}
+
+struct Requests {
+    requests: Cache<ContainerRecreateRequest>,
+    pods: Cache<PodLite>,
+    writer: Writer<ContainerRecreateRequest>,
+    pod_writer: Writer<PodLite>,
+    client: Client,
+    clock: Clock,
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Requests").field(&self.requests).finish()
+    }
+}
+
+impl Requests {
+    async fn apply(
+        &self,
+        request: &ContainerRecreateRequest,
+        pod: Option<&PodLite>,
+        action: Action,
+    ) -> Result<(), Error> {
+        match action {
+            Action::PatchPod(patch) => match pod {
+                Some(pod) => self.patch_pod(pod, patch).await,
+                None => Ok(()),
+            },
+            Action::SetFinalizers(list) => {
+                let metadata = json!({"finalizers": list, "resourceVersion": version(request)});
+                self.patch(request, "set finalizers of recreate request", None, json!({"metadata": metadata}))
+                    .await
+            }
+            Action::DropActive => {
+                let body = json!({"metadata": {"labels": {keys::ACTIVE: null}}});
+                self.patch(request, "drop label of recreate request", None, body).await
+            }
+            Action::Fill => self.fill(request).await,
+            Action::WriteSnapshot(list) => {
+                let body = json!({"status": {"containerStatusSnapshot": list}});
+                self.patch(request, "write container snapshot", Some("status"), body).await
+            }
+            Action::WriteConditions(list) => {
+                let body = json!({"status": {"conditions": list}});
+                self.patch(request, "write conditions of recreate request", Some("status"), body).await
+            }
+            Action::Complete { message } => self.complete(request, message).await,
+            Action::Delete => {
+                let on = On { call: "delete recreate request", owner: uid(request) };
+                self.writer.delete(on, request, DeleteParams::background()).await
+            }
+        }
+    }
+
+    /// A pod that is gone needs no change.
+    async fn patch_pod(&self, pod: &PodLite, patch: PodPatch) -> Result<(), Error> {
+        let mut body = patch.body;
+        body["metadata"] = json!({"resourceVersion": version(pod)});
+        let on = On { call: "change readiness of pod", owner: uid(pod) };
+        let (patch, params) = (Patch::Strategic(body), PatchParams::default());
+        match self.pod_writer.patch(on, pod, Some("status"), &patch, &params).await {
+            Err(error) if error.code() != Some(404) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn complete(&self, request: &ContainerRecreateRequest, message: &str) -> Result<(), Error> {
+        info!(message, "recreate request ends");
+        let status = json!({
+            "phase": RecreatePhase::Completed,
+            "completionTime": whole_seconds(self.clock.now()),
+            "message": message,
+        });
+        let body = json!({"metadata": {"resourceVersion": version(request)}, "status": status});
+        self.patch(request, "complete recreate request", Some("status"), body).await
+    }
+
+    /// Does what admission does, where it was not asked: in one write, so that no node ever sees half of it.
+    async fn fill(&self, request: &ContainerRecreateRequest) -> Result<(), Error> {
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        // The whole pod: hooks and ports are not in the cache.
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pod = call("get pod of recreate request", pods.get_opt(&request.spec.pod_name)).await?;
+        let pod = pod.map(|it| json!(it));
+        let node_name = pod.as_ref().and_then(|it| it["spec"]["nodeName"].as_str()).unwrap_or_default();
+        let node = match node_name {
+            "" => None,
+            name => {
+                call("get node of recreate request", Api::<Node>::all(self.client.clone()).get_opt(name))
+                    .await?
+            }
+        };
+        let node = node.map(|it| json!(it));
+        match fill(&json!(request), World { pod: pod.as_ref(), node: node.as_ref() }) {
+            Ok(filled) => {
+                let body = json!({
+                    "metadata": {"labels": filled["metadata"]["labels"], "resourceVersion": version(request)},
+                    "spec": filled["spec"],
+                });
+                self.patch(request, "fill in recreate request", None, body).await
+            }
+            Err(denial) => {
+                warn!(message = denial.message, "recreate request cannot be done");
+                self.complete(request, &denial.message).await
+            }
+        }
+    }
+
+    async fn patch(
+        &self,
+        request: &ContainerRecreateRequest,
+        call: &'static str,
+        part: Option<&str>,
+        body: Value,
+    ) -> Result<(), Error> {
+        let on = On { call, owner: uid(request) };
+        self.writer.patch(on, request, part, &Patch::Merge(body), &PatchParams::default()).await.map(drop)
+    }
+}
+
+impl Reconcile for Requests {
+    type Error = Error;
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let Some(request) = self.requests.get(&key) else { return Ok(Next::Change) };
+        let pod = self.pods.get(&Key::new(&key.namespace, &request.spec.pod_name));
+        let todo = plan(&request, pod.as_deref(), self.clock.now());
+        for action in todo.actions {
+            // Each write moves the version on: the next one is bound to what the one before left.
+            let Some(request) = self.requests.get(&key) else { return Ok(Next::Change) };
+            self.apply(&request, pod.as_deref(), action).await?;
+        }
+        Ok(todo.look_again_in.map_or(Next::Change, Next::After))
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        self.requests.get(key).is_some()
+    }
+}

@@ -1,0 +1,194 @@
+//! ImageListPullJob: several images, each downloaded by an ImagePullJob of its own.
+
+pub mod plan;
+
+use std::{fmt, num::NonZeroUsize, sync::Arc};
+
+use kube::{
+    Client,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use self::plan::plan;
+use crate::{
+    api::{
+        common::keys::CONTROLLER_REVISION_HASH,
+        image_list_pull_job::{ImageListPullJobStatus, events, v1beta1::ImageListPullJob},
+        image_pull_job::v1beta1::ImagePullJob,
+    },
+    runtime::{
+        cache::{Cache, Feed},
+        client::Error,
+        clock::Clock,
+        controller::{Controller, Next, Reconcile, Settings, Triggers},
+        events::{Recorder, Severity, about},
+        executor::{Executor, Report},
+        key::{Key, controller_uid, uid, version},
+        writes::{On, Writer},
+    },
+};
+
+/// The controller's name in logs and metrics.
+pub const NAME: &str = "imagelistpulljob";
+/// How many lists are seen to at once.
+pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+
+/// The controller, which hears of changes to the caches from now on.
+pub fn controller(
+    client: Client,
+    lists: &Cache<ImageListPullJob>,
+    jobs: &Cache<ImagePullJob>,
+    recorder: Recorder,
+    executor: Executor,
+    settings: Settings,
+) -> Controller<impl Reconcile + use<>> {
+    let triggers = Triggers::new(settings.clock.clone());
+    let wake = triggers.clone();
+    lists.on_change(move |change| wake.now(change.key()));
+    let (wake, known) = (triggers.clone(), lists.clone());
+    jobs.on_change(move |change| {
+        let Some(job) = change.after.as_ref().or(change.before.as_ref()) else { return };
+        let Some(owner) = controller_uid(&**job) else { return };
+        for list in known.in_namespace(&change.key().namespace) {
+            if uid(&*list) == owner {
+                wake.now(Key::of(&*list));
+            }
+        }
+    });
+    let feeds: Vec<Arc<dyn Feed>> = vec![Arc::new(lists.clone()), Arc::new(jobs.clone())];
+    let reconciler = Lists {
+        lists: lists.clone(),
+        jobs: jobs.clone(),
+        writer: Writer::new(client.clone(), lists.clone()),
+        job_writer: Writer::new(client, jobs.clone()),
+        recorder,
+        executor,
+        clock: settings.clock.clone(),
+    };
+    Controller::new(settings, triggers, feeds, reconciler)
+}
+
+struct Lists {
+    lists: Cache<ImageListPullJob>,
+    jobs: Cache<ImagePullJob>,
+    writer: Writer<ImageListPullJob>,
+    job_writer: Writer<ImagePullJob>,
+    recorder: Recorder,
+    executor: Executor,
+    clock: Clock,
+}
+
+impl fmt::Debug for Lists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lists").field(&self.lists).finish()
+    }
+}
+
+impl Lists {
+    async fn create(&self, list: &ImageListPullJob, jobs: Vec<(String, Value)>) -> Result<(), Error> {
+        let namespace = list.metadata.namespace.as_deref().unwrap_or_default();
+        let count = jobs.len();
+        let report: Report<_, Error> = self
+            .executor
+            .run(jobs, |(name, body)| async move {
+                let on = On { call: "create ImagePullJob", owner: uid(list) };
+                self.job_writer.create(on, &Key::new(namespace, &name), &body).await
+            })
+            .await;
+        self.tell(list, report, count, events::SUCCESSFUL_CREATE, "Create")
+    }
+
+    async fn delete(&self, list: &ImageListPullJob, names: Vec<String>) -> Result<(), Error> {
+        let namespace = list.metadata.namespace.as_deref().unwrap_or_default();
+        let count = names.len();
+        let report: Report<_, Error> = self
+            .executor
+            .run(names, |name| async move {
+                let on = On { call: "delete ImagePullJob", owner: uid(list) };
+                match self.jobs.get(&Key::new(namespace, &name)) {
+                    Some(job) => self.job_writer.delete(on, &job, DeleteParams::background()).await,
+                    None => Ok(()),
+                }
+            })
+            .await;
+        self.tell(list, report, count, events::SUCCESSFUL_DELETE, "Delete")
+    }
+
+    /// People hear of a batch only if all of it worked.
+    fn tell<R>(
+        &self,
+        list: &ImageListPullJob,
+        mut report: Report<R, Error>,
+        count: usize,
+        reason: &'static str,
+        verb: &str,
+    ) -> Result<(), Error> {
+        if let Some(error) = report.failed.pop() {
+            return Err(error);
+        }
+        if count > 0 && report.is_complete() {
+            self.recorder.record(
+                about(list),
+                Severity::Normal,
+                reason,
+                format!("{verb} {count} ImagePullJob"),
+            );
+        }
+        Ok(())
+    }
+
+    async fn report(&self, list: &ImageListPullJob, status: &ImageListPullJobStatus) -> Result<(), Error> {
+        let mut body = json!({"metadata": {"resourceVersion": version(list)}, "status": status});
+        // What is left out of a merge patch stays: these are to go.
+        for field in ["failedImageStatuses", "completionTime"] {
+            if body["status"].get(field).is_none() {
+                body["status"][field] = Value::Null;
+            }
+        }
+        self.patch(list, "write status of ImageListPullJob", Some("status"), body).await
+    }
+
+    async fn patch(
+        &self,
+        list: &ImageListPullJob,
+        call: &'static str,
+        part: Option<&str>,
+        body: Value,
+    ) -> Result<(), Error> {
+        let on = On { call, owner: uid(list) };
+        self.writer.patch(on, list, part, &Patch::Merge(body), &PatchParams::default()).await.map(drop)
+    }
+}
+
+impl Reconcile for Lists {
+    type Error = Error;
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let Some(mut list) = self.lists.get(&key) else { return Ok(Next::Change) };
+        let jobs = self.jobs.owned_by(uid(&*list));
+        let views: Vec<&ImagePullJob> = jobs.iter().map(|it| &**it).collect();
+        let todo = plan(&list, &views, self.clock.now());
+        if todo.delete_list {
+            let on = On { call: "delete ImageListPullJob", owner: uid(&*list) };
+            self.writer.delete(on, &list, DeleteParams::background()).await?;
+            return Ok(Next::Change);
+        }
+        if let Some(hash) = todo.label {
+            let body = json!({"metadata": {"labels": {CONTROLLER_REVISION_HASH: hash}}});
+            self.patch(&list, "label ImageListPullJob", None, body).await?;
+            let Some(labelled) = self.lists.get(&key) else { return Ok(Next::Change) };
+            list = labelled;
+        }
+        self.create(&list, todo.create).await?;
+        self.delete(&list, todo.delete).await?;
+        if let Some(status) = todo.status {
+            self.report(&list, &status).await?;
+        }
+        Ok(todo.look_again_in.map_or(Next::Change, Next::After))
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        self.lists.get(key).is_some()
+    }
+}
