@@ -5,7 +5,9 @@
 
 pub mod agent;
 pub mod balancer;
+pub mod duties;
 pub mod proxy;
+pub mod registry;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -34,9 +34,9 @@ impl Fleet {
         Self::start(&[("hub", Shape::default()), ("m1", member.clone()), ("m2", member)], progress)
     }
 
-    /// One member with a real node and storage.
+    /// One member with three real nodes and storage.
     pub(super) fn nodes(progress: &mut Progress) -> Result<Self> {
-        Self::start(&[("m1", Shape { nodes: 1, storage: true, ..Shape::default() })], progress)
+        Self::start(&[("m1", Shape { nodes: 3, storage: true, ..Shape::default() })], progress)
     }
 
     fn start(shapes: &[(&'static str, Shape)], progress: &mut Progress) -> Result<Self> {

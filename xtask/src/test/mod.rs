@@ -56,7 +56,8 @@ struct Outcome {
 /// The test programs that need clusters, by ring; every other test is of the ring of values.
 const SERVER_TESTS: [(&str, &str); 3] =
     [("multicluster", "servers"), ("multicluster", "agents"), ("xtask", "clusters")];
-const NODE_TESTS: [(&str, &str); 2] = [("multicluster", "nodes"), ("xtask", "real_nodes")];
+const NODE_TESTS: [(&str, &str); 3] =
+    [("multicluster", "nodes"), ("multicluster", "duties"), ("xtask", "real_nodes")];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::env::set_current_dir(crate::root())?;

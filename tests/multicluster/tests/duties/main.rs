@@ -1,0 +1,7 @@
+//! Ring 4: node duties on real kubelets and containerd, with a registry of each test's own.
+
+mod faults;
+mod images;
+mod meta;
+mod recreate;
+mod support;

@@ -1,0 +1,90 @@
+//! The report on containers, and restarts for an environment of the past.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kruise_core::api::cloneset::v1beta1::CloneSet;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
+use multicluster::eventually;
+use serde_json::{Value, json};
+
+use crate::support::{Stage, containers};
+
+const REPORT: &str = "apps.kruise.io/runtime-containers-meta";
+
+fn report(pod: &Pod) -> Option<Value> {
+    serde_json::from_str(pod.annotations().get(REPORT)?).ok()
+}
+
+/// A pod of a CloneSet, which must exist or the pod would be collected.
+async fn owned_pod(stage: &Stage) -> Result<Pod> {
+    let sets: Api<CloneSet> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let set = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "metadata": {"name": "owner"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "owner"}}, "template": {}},
+    }))?;
+    let set = sets.create(&PostParams::default(), &set).await?;
+    let env =
+        json!([{"name": "RELEASE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['release']"}}}]);
+    let pod = serde_json::from_value(json!({
+        "metadata": {
+            "name": "owned", "labels": {"app": "owner", "release": "1"},
+            "ownerReferences": [{
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "name": "owner", "uid": set.uid(), "controller": true,
+            }],
+        },
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {"name": "app", "image": "lab/sleep:1", "env": env}, {"name": "log", "image": "lab/sleep:2"},
+            ],
+        },
+    }))?;
+    stage.pods().create(&PostParams::default(), &pod).await?;
+    stage.running("owned").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_are_reported_and_restarted_once_for_another_environment() -> Result<()> {
+    let stage = Stage::set().await?;
+    let before = owned_pod(&stage).await?;
+    let reported = eventually("both containers are reported with their environment", async || {
+        let report = report(&stage.pods().get("owned").await?);
+        let has_env =
+            |it: &Value| it["hashes"]["extractedEnvFromMetadataHash"].as_u64().is_some_and(|it| it > 0);
+        let list = report.and_then(|it| it["containers"].as_array().cloned()).unwrap_or_default();
+        Ok((list.len() == 2 && list.iter().all(has_env)).then_some(list))
+    })
+    .await?;
+    let app = reported.iter().find(|it| it["name"] == "app").context("app is reported")?;
+    assert_eq!(app["containerID"], containers(&before)[0].0);
+    let plain = kruise_core::pod::inplace::hashes::plain_hash("app", "lab/sleep:1");
+    assert_eq!(app["hashes"]["plainHash"], plain, "the kubelet's own hash");
+
+    // Another label alone restarts nothing: the other container's restart, asked for afterwards, comes first.
+    let relabel = Patch::Merge(json!({"metadata": {"labels": {"release": "2"}}}));
+    stage.pods().patch("owned", &PatchParams::default(), &relabel).await?;
+    stage.request("other", "owned", &["log"], json!({})).await?;
+    stage.completed("other").await?;
+    let pod = stage.running("owned").await?;
+    assert_eq!(containers(&pod).iter().map(|it| it.1).collect::<Vec<_>>(), [0, 1]);
+
+    let conditions = json!([{"type": "InPlaceUpdateReady", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let updating = Patch::Strategic(json!({"status": {"conditions": conditions}}));
+    stage.pods().patch_status("owned", &PatchParams::default(), &updating).await?;
+    let pod = eventually("the container was restarted and reported", async || {
+        let pod = stage.pods().get("owned").await?;
+        let now = containers(&pod);
+        let list = report(&pod).and_then(|it| it["containers"].as_array().cloned()).unwrap_or_default();
+        let app = list.iter().find(|it| it["name"] == "app").cloned().unwrap_or_default();
+        let is_new = app["containerID"] == now[0].0 && app["restartCount"] == 1;
+        let has_env = app["hashes"]["extractedEnvFromMetadataHash"].as_u64().is_some_and(|it| it > 0);
+        Ok((now[0].1 == 1 && now[0].2 && is_new && has_env).then_some(pod))
+    })
+    .await?;
+    assert_eq!(containers(&pod)[1].1, 1, "the other one was left alone");
+    assert_eq!(stage.exec("owned", "app", &["sh", "-c", "echo $RELEASE"])?, "2\n");
+    stage.end().await
+}
