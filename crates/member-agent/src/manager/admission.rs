@@ -1,4 +1,4 @@
-//! What is asked at which path. To add a kind, add its endpoints to [`server`] and its rows to [`registrations`].
+//! What is asked at which path. To add a kind, add its endpoints to `server` and its rows to [`registrations`].
 
 use std::{fmt, sync::Arc};
 
