@@ -15,22 +15,32 @@ use crate::{
     },
 };
 
-/// `count` new pods, the first `old` of them at the current revision.
+/// `count` new pods, the first `old` of them at the current revision; fewer while pods on their way out are to be
+/// succeeded under their names.
 pub(super) fn births(world: &World<'_>, count: i64, old: i64, draw: &mut dyn FnMut() -> u64) -> Vec<Birth> {
     let pods = world.active.iter().chain(world.inactive).map(|it| &**it);
     let taken = build::taken_ids(pods, name(world), INSTANCE_ID);
-    let count = usize::try_from(count).unwrap_or_default();
+    let claims: Vec<_> = world.claims.iter().map(|it| &**it).collect();
+    let reusable = claims::reusable_ids(&claims, INSTANCE_ID);
+    let count = usize::try_from(count).unwrap_or_default().saturating_sub(awaited(world, &reusable));
     // A pod that may exist already is made again under its name, which is harmless; under another one it might be one
     // too many.
     let doubted: Vec<String> = world.doubts.created.difference(&taken).take(count).cloned().collect();
-    let claims: Vec<_> = world.claims.iter().map(|it| &**it).collect();
-    let free = &(&claims::reusable_ids(&claims, INSTANCE_ID) - &world.doubts.created) - world.occupied;
+    let free = &(&reusable - &world.doubts.created) - world.occupied;
     let taken = &taken | &world.doubts.created;
     let mut ids = build::instance_ids(&taken, &free, count - doubted.len(), draw);
     ids.extend(doubted);
     ids.sort();
     let at = |index: usize| if (index as i64) < old { At::Current } else { At::Update };
     ids.into_iter().enumerate().map(|(index, id)| Birth { id, at: at(index) }).collect()
+}
+
+/// How many pods are on their way out and leave their claims to a successor. It needs their name, so it has to wait until
+/// they are gone; a pod with another name in its place would begin without their data.
+fn awaited(world: &World<'_>, reusable: &BTreeSet<String>) -> usize {
+    let leaving = world.inactive.iter().filter(|it| it.is_terminating());
+    let ids: BTreeSet<&String> = leaving.filter_map(|it| it.labels().get(INSTANCE_ID)).collect();
+    ids.into_iter().filter(|it| reusable.contains(*it)).count()
 }
 
 /// What is sent for a new pod: claims first, then the pod.

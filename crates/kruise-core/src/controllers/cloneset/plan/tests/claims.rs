@@ -47,6 +47,22 @@ fn a_claim_goes_with_its_pod_when_we_delete_it_and_waits_when_somebody_else_does
 }
 
 #[test]
+fn the_successor_of_a_pod_that_somebody_deletes_waits_until_its_name_and_data_are_free() {
+    let mut village = village(true);
+    let (names, claims_before) = (village.names(), claims(&village));
+    let now = village.now.to_string();
+    village.pods.get_mut(&names[0]).unwrap()["metadata"]["deletionTimestamp"] = json!(now);
+    assert!(village.plan().is_empty(), "the name is taken, and other claims would be empty");
+    village.change(json!({"replicas": 4}));
+    assert_eq!(village.pass(usize::MAX), 1, "what does not need the name does not wait");
+    village.pods.remove(&names[0]);
+    village.settle();
+    assert_eq!(village.pods.len(), 4);
+    assert!(names.iter().all(|it| village.pods.contains_key(it)));
+    assert!(claims_before.iter().all(|it| village.claims.contains_key(it)) && village.claims.len() == 4);
+}
+
+#[test]
 fn updating_in_place_keeps_claims_and_recreating_replaces_them() {
     for (policy, kept) in [("InPlaceIfPossible", true), ("ReCreate", false)] {
         let mut village = village(true);
