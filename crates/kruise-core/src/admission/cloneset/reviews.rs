@@ -109,7 +109,7 @@ pub(super) async fn validated(request: &AdmissionRequest, setup: &Setup) -> Verd
     let mut faults = {
         let find = setup.pods.as_ref().map(|pods| |name: &str| pods(namespace, name));
         let pods = find.as_ref().map(|it| it as &FindPod<'_>);
-        validate(new, old, version, &Context { gates: setup.gates, pods })
+        validate(new, old, version, &Context { pods })
     };
     if let Some(template) = template_to_judge(new, old) {
         let answer =

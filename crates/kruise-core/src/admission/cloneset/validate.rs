@@ -22,9 +22,6 @@ use crate::{
 /// A deadline or period that stands for "never".
 const FOREVER: i64 = i32::MAX as i64;
 
-/// How long a name may be so that `<name>-<hash>` still fits into a label: 63 less a dash and ten digits.
-const NAME_LENGTH: usize = 52;
-
 /// Fields of the spec that may change.
 const CHANGEABLE: [&str; 9] = [
     "replicas",
@@ -41,8 +38,6 @@ const CHANGEABLE: [&str; 9] = [
 /// What the rules need to know besides the object.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// Which gates are on.
-    pub gates: Gates,
     /// Finds pods of the CloneSet's namespace by name. `None` where there are no pods to look at, as on the hub: names
     /// of pods are then taken on trust.
     pub pods: Option<&'a FindPod<'a>>,
@@ -50,7 +45,7 @@ pub struct Context<'a> {
 
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("gates", &self.gates).finish_non_exhaustive()
+        f.debug_struct("Context").finish_non_exhaustive()
     }
 }
 
@@ -76,7 +71,6 @@ pub fn validate(
 ) -> Vec<FieldError> {
     let mut faults = metadata::faults(new);
     let Some(old) = old else {
-        faults.extend(name_fault(new, context.gates));
         faults.extend(spec_faults(new, None, version, context));
         return faults;
     };
@@ -121,19 +115,6 @@ fn spec_faults(new: &Value, old: Option<&Value>, version: Version, context: &Con
     faults.extend(scale::faults(new, old, context));
     faults.extend(update::faults(&Strategy::of(new, version), version, replicas(new)));
     faults
-}
-
-fn name_fault(new: &Value, gates: Gates) -> Option<FieldError> {
-    let name = tree::text(new, &["metadata", "name"])?;
-    if name.len() <= NAME_LENGTH || gates.is_on(Gate::CloneSetShortHash) {
-        return None;
-    }
-    let detail = format!(
-        "must be no more than {NAME_LENGTH} characters long, because pods carry the name and a hash as a label; or turn \
-         on the feature gate {} with the chart value featureGates",
-        Gate::CloneSetShortHash.name()
-    );
-    Some(FieldError::invalid("metadata.name", json!(name), detail))
 }
 
 fn deadline_fault(new: &Value) -> Option<FieldError> {

@@ -12,7 +12,8 @@ use crate::{
 /// What the user should know about an object that passes.
 pub fn warnings(new: &Value, old: Option<&Value>, version: Version, gates: Gates) -> Vec<String> {
     let strategy = Strategy::of(new, version);
-    let mut warnings = on_delete(&strategy);
+    let mut warnings: Vec<_> = long_name(new, gates).into_iter().collect();
+    warnings.extend(on_delete(&strategy));
     warnings.extend(lifecycle::warnings(new, &strategy));
     warnings.extend(in_place(&strategy, version));
     warnings.extend(predownload(new, &strategy, version, gates));
@@ -20,6 +21,21 @@ pub fn warnings(new: &Value, old: Option<&Value>, version: Version, gates: Gates
     warnings.extend(labels(new, version, gates));
     warnings.extend(claims(new, old));
     warnings
+}
+
+/// How long a name may be so that `<name>-<hash>` still fits into a label: 63 less a dash and ten digits.
+const NAME_LENGTH: usize = 52;
+
+fn long_name(new: &Value, gates: Gates) -> Option<String> {
+    let name = tree::text(new, &["metadata", "name"])?;
+    (name.len() > NAME_LENGTH && !gates.is_on(Gate::CloneSetShortHash)).then(|| {
+        format!(
+            "metadata.name is longer than {NAME_LENGTH} characters: pods carry the name and a hash as a label, and cannot \
+             be created if that gets longer than 63; use a shorter name, or turn on the feature gate {} with the chart \
+             value featureGates",
+            Gate::CloneSetShortHash.name()
+        )
+    })
 }
 
 fn on_delete(strategy: &Strategy<'_>) -> Vec<String> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Context, PodFacts, validate};
 use crate::{
     admission::Version,
-    runtime::{gates::Gates, webhook::FieldError},
+    runtime::webhook::FieldError,
 };
 
 const BOTH: [Version; 2] = [Version::V1Alpha1, Version::V1Beta1];
@@ -87,7 +87,7 @@ fn pod(name: &str) -> Option<PodFacts> {
 }
 
 fn faults(new: &Value, old: Option<&Value>, version: Version) -> Vec<FieldError> {
-    validate(new, old, version, &Context { gates: Gates::defaults(), pods: Some(&pod) })
+    validate(new, old, version, &Context { pods: Some(&pod) })
 }
 
 #[track_caller]

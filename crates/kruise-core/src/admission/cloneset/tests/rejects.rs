@@ -36,16 +36,6 @@ fn metadata_follows_kubernetes() {
 }
 
 #[test]
-fn a_new_name_must_leave_room_for_the_hash_unless_hashes_are_short() {
-    refused("/metadata/name", json!("n".repeat(53)), "CloneSetShortHash");
-    let long = with(cloneset(BETA), "/metadata/name", json!("n".repeat(53)));
-    assert_good(&with(cloneset(BETA), "/metadata/name", json!("n".repeat(52))), None, BETA);
-    assert_good(&with(long.clone(), "/spec/replicas", json!(9)), Some(&long), BETA);
-    let gates = Gates::defaults().with(Gate::CloneSetShortHash, true);
-    assert!(validate(&long, None, BETA, &Context { gates, pods: None }).is_empty());
-}
-
-#[test]
 fn numbers_below_zero_are_refused() {
     for field in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         refused(&format!("/spec/{field}"), json!(-1), "greater than or equal to 0");
@@ -113,7 +103,7 @@ fn pods_to_delete_must_be_pods_of_this_cloneset() {
         assert_good(&with(old.clone(), pods, json!(["gone", "foo-a"])), Some(&old), version);
         assert_fault(&with(old.clone(), pods, json!(["lost"])), Some(&old), version, &path(pods), "lost");
         // Without pods to look at, names are taken on trust.
-        let context = Context { gates: Gates::defaults(), pods: None };
+        let context = Context { pods: None };
         assert!(validate(&old, None, version, &context).is_empty());
     }
 }

@@ -32,6 +32,17 @@ fn an_object_that_means_what_it_says_is_not_warned_of() {
 }
 
 #[test]
+fn a_name_that_leaves_no_room_for_the_hash_unless_hashes_are_short() {
+    for version in BOTH {
+        let named = |length: usize| with(cloneset(version), "/metadata/name", json!("n".repeat(length)));
+        assert_warned(&named(53), version, "CloneSetShortHash");
+        assert_eq!(told(&named(52), version), [""; 0]);
+        let gates = Gates::defaults().with(Gate::CloneSetShortHash, true);
+        assert_eq!(warnings(&named(53), None, version, gates), [""; 0]);
+    }
+}
+
+#[test]
 fn numbers_of_an_update_that_never_runs() {
     let alpha = with(cloneset(ALPHA), "/spec/updateStrategy/type", json!("OnDelete"));
     assert_warned(
