@@ -8,6 +8,7 @@ pub mod balancer;
 pub mod duties;
 pub mod proxy;
 pub mod registry;
+pub mod stage;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -28,9 +28,9 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// A hub and two members with fake nodes.
+    /// A hub and two members with fake nodes and storage.
     pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
-        let member = Shape { fake_nodes: 2, ..Shape::default() };
+        let member = Shape { fake_nodes: 2, storage: true, ..Shape::default() };
         Self::start(&[("hub", Shape::default()), ("m1", member.clone()), ("m2", member)], progress)
     }
 

@@ -54,10 +54,21 @@ struct Outcome {
 }
 
 /// The test programs that need clusters, by ring; every other test is of the ring of values.
-const SERVER_TESTS: [(&str, &str); 3] =
-    [("multicluster", "servers"), ("multicluster", "agents"), ("xtask", "clusters")];
-const NODE_TESTS: [(&str, &str); 3] =
-    [("multicluster", "nodes"), ("multicluster", "duties"), ("xtask", "real_nodes")];
+const SERVER_TESTS: [(&str, &str); 4] = [
+    ("multicluster", "servers"),
+    ("multicluster", "agents"),
+    ("multicluster", "clonesets"),
+    ("xtask", "clusters"),
+];
+const NODE_TESTS: [(&str, &str); 4] = [
+    ("multicluster", "nodes"),
+    ("multicluster", "duties"),
+    ("multicluster", "clonesets_on_nodes"),
+    ("xtask", "real_nodes"),
+];
+
+/// Test programs whose tests mostly wait, and wait side by side: as many at once, whatever the number of CPUs.
+const WAITING: [(&str, usize); 2] = [("clonesets", 8), ("clonesets_on_nodes", 4)];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::env::set_current_dir(crate::root())?;
@@ -115,6 +126,9 @@ fn on_clusters(
     for (package, test) in tests {
         let mut cargo = tally::cargo(arguments.cases);
         cargo.args(["test", "--package", package, "--test", test]).envs(fleet.variables()?);
+        if let Some((_, threads)) = WAITING.iter().find(|it| it.0 == *test) {
+            cargo.env("RUST_TEST_THREADS", threads.to_string());
+        }
         tally += tally::run(cargo)?;
     }
     Ok(tally)
