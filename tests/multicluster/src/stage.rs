@@ -144,7 +144,8 @@ impl Stage {
     /// Waits until a pod is as `wanted` says.
     pub async fn pod_until(&self, name: &str, what: &str, wanted: impl Fn(&Pod) -> bool) -> Result<Pod> {
         let pods = self.pods_api();
-        let waited = eventually(&format!("pod {name}: {what}"), async || {
+        let what = format!("pod {name}: {what}");
+        let waited = eventually(&what, async || {
             let pod = pods.get(name).await?;
             Ok(wanted(&pod).then_some(pod))
         });
@@ -172,7 +173,8 @@ impl Stage {
         what: &str,
         wanted: impl Fn(&CloneSetStatus) -> bool,
     ) -> Result<CloneSetStatus> {
-        let waited = eventually(&format!("cloneset {name}: {what}"), async || {
+        let what = format!("cloneset {name}: {what}");
+        let waited = eventually(&what, async || {
             let cloneset = self.cloneset(name).await?;
             let status = cloneset.status.unwrap_or_default();
             let is_current = cloneset.metadata.generation == Some(status.observed_generation);
@@ -210,7 +212,8 @@ impl Stage {
 
     /// Waits until at least `count` events about `name` begin so, and gives these.
     pub async fn events_like(&self, name: &str, beginning: &str, count: usize) -> Result<Vec<String>> {
-        let waited = eventually(&format!("{count} events {beginning:?}"), async || {
+        let what = format!("{count} events {beginning:?}");
+        let waited = eventually(&what, async || {
             let mut events = self.events(name)?;
             events.retain(|it| it.starts_with(beginning));
             Ok((events.len() >= count).then_some(events))

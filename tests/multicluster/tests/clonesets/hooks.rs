@@ -154,8 +154,8 @@ fn cln_24_a_hook_holds_the_deletions_of_a_recreate_update_back() -> Result<()> {
 }
 
 fn kruise_ready(pod: &Pod) -> (String, String) {
-    let conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
-    let found = conditions.filter(|it| it.type_ == "KruisePodReady").next_back();
+    let mut conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
+    let found = conditions.rfind(|it| it.type_ == "KruisePodReady");
     found.map(|it| (it.status.clone(), it.message.clone().unwrap_or_default())).unwrap_or_default()
 }
 
@@ -204,7 +204,7 @@ fn cln_25_a_pod_gets_no_traffic_any_more_before_its_container_stops() -> Result<
             (kruise_ready(&pod), image_of(&pod), restarts(&pod)),
             (closed("preUpdateHook"), "nginx:alpine", 0)
         );
-        serves("the held pod gets no traffic", &[other.clone()]).await?;
+        serves("the held pod gets no traffic", std::slice::from_ref(&other)).await?;
         stage.edit_pod(&name, json!({"metadata": {"finalizers": null}})).await?;
         let pod = in_state(stage, &name, "Updated").await?;
         assert_eq!((kruise_ready(&pod).0.as_str(), image_of(&pod)), ("True", "nginx:1.7.9"));

@@ -148,7 +148,11 @@ fn cln_10_data_survives_what_the_claim_survives() -> Result<()> {
         stage.kubectl(&["delete", "pod", &name])?;
         stage.pods_until("the pod is back", |it| it.len() == 1 && it[0].uid() != uid).await?;
         stage.complete("web", 1).await?;
-        assert_eq!(stage.pod_names().await?, [name.clone()], "a claim's next pod has the same name");
+        assert_eq!(
+            stage.pod_names().await?,
+            std::slice::from_ref(&name),
+            "a claim's next pod has the same name"
+        );
         assert_eq!(inside("cat /data/file")?, "kept\n");
 
         stage.kubectl(&["label", "pod", &name, "apps.kruise.io/specified-delete=true"])?;

@@ -9,10 +9,7 @@ mod warnings;
 use serde_json::{Value, json};
 
 use super::{Context, PodFacts, validate};
-use crate::{
-    admission::Version,
-    runtime::webhook::FieldError,
-};
+use crate::{admission::Version, runtime::webhook::FieldError};
 
 const BOTH: [Version; 2] = [Version::V1Alpha1, Version::V1Beta1];
 
