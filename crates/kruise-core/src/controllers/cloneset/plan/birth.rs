@@ -24,13 +24,13 @@ pub(super) fn births(world: &World<'_>, count: i64, old: i64, draw: &mut dyn FnM
     let reusable = claims::reusable_ids(&claims, INSTANCE_ID);
     let count = usize::try_from(count).unwrap_or_default().saturating_sub(awaited(world, &reusable));
     // A pod that may exist already is made again under its name, which is harmless; under another one it might be one
-    // too many.
+    // too many. The others wait until it is known at which revision it is.
     let doubted: Vec<String> = world.doubts.created.difference(&taken).take(count).cloned().collect();
-    let free = &(&reusable - &world.doubts.created) - world.occupied;
-    let taken = &taken | &world.doubts.created;
-    let mut ids = build::instance_ids(&taken, &free, count - doubted.len(), draw);
-    ids.extend(doubted);
-    ids.sort();
+    let ids = if doubted.is_empty() {
+        build::instance_ids(&taken, &(&reusable - world.occupied), count, draw)
+    } else {
+        doubted
+    };
     let at = |index: usize| if (index as i64) < old { At::Current } else { At::Update };
     ids.into_iter().enumerate().map(|(index, id)| Birth { id, at: at(index) }).collect()
 }
