@@ -114,6 +114,11 @@ fn cln_12_an_image_that_cannot_be_pulled_stops_the_release_at_one_pod_and_is_rol
     })
 }
 
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
 fn cannot_pull(pod: &Pod) -> bool {
     let waiting = status(pod, "main").and_then(|it| it.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
     matches!(waiting, Some("ErrImagePull" | "ImagePullBackOff"))
@@ -146,7 +151,9 @@ fn cln_10_data_survives_what_the_claim_survives() -> Result<()> {
 
         let uid = stage.pods_api().get(&name).await?.uid();
         stage.kubectl(&["delete", "pod", &name])?;
-        stage.pods_until("the pod is back", |it| it.len() == 1 && it[0].uid() != uid).await?;
+        // The status may still speak of the pod before.
+        let is_back = |it: &[Pod]| it.len() == 1 && it[0].uid() != uid && is_ready(&it[0]);
+        stage.pods_until("the pod is back", is_back).await?;
         stage.complete("web", 1).await?;
         assert_eq!(
             stage.pod_names().await?,
@@ -156,7 +163,8 @@ fn cln_10_data_survives_what_the_claim_survives() -> Result<()> {
         assert_eq!(inside("cat /data/file")?, "kept\n");
 
         stage.kubectl(&["label", "pod", &name, "apps.kruise.io/specified-delete=true"])?;
-        stage.pods_until("another pod", |it| it.len() == 1 && it[0].name_any() != name).await?;
+        let is_another = |it: &[Pod]| it.len() == 1 && it[0].name_any() != name && is_ready(&it[0]);
+        stage.pods_until("another pod", is_another).await?;
         stage.complete("web", 1).await?;
         let next = stage.pod_names().await?.remove(0);
         let empty = stage.kubectl(&["exec", &next, "--container=main", "--", "ls", "/data"])?;
