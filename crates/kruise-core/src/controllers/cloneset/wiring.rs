@@ -113,7 +113,7 @@ fn follow_clonesets(triggers: &Triggers, clonesets: &Cache<Stored>, context: &Co
         if let Some(gone) = gone(change) {
             opened.forget_cloneset(uid(&**gone));
         }
-        if !is_status_alone(change) {
+        if !is_talk_alone(change) {
             wake.now(change.key());
         }
     });
@@ -129,14 +129,17 @@ fn gone<K: Resource>(change: &Change<K>) -> Option<&Arc<K>> {
     (!is_there).then_some(before)
 }
 
-/// Whether only the status has changed: that was us. Whatever else we wrote wakes us, or a pass that fails would be its own
-/// reason to run again, at once and for ever.
-fn is_status_alone(change: &Change<Stored>) -> bool {
+/// Whether only conditions have changed: that was us, and a pass that fails would be its own reason to run again, at once
+/// and for ever. Counters and revisions of the status matter to the next pass: downloads wait for pods to be ready, and a
+/// release that is over leaves things to clean up.
+fn is_talk_alone(change: &Change<Stored>) -> bool {
     let (Some(before), Some(after)) = (&change.before, &change.after) else { return false };
     let what_counts = |it: &Stored| {
         let meta = it.meta();
         let (labels, annotations) = (meta.labels.clone(), meta.annotations.clone());
-        (meta.uid.clone(), meta.generation, labels, annotations, meta.deletion_timestamp.clone())
+        let mut status = it.0.as_ref().ok().and_then(|it| it.status.clone()).unwrap_or_default();
+        status.conditions.clear();
+        (meta.uid.clone(), meta.generation, labels, annotations, meta.deletion_timestamp.clone(), status)
     };
     what_counts(before) == what_counts(after)
 }
@@ -161,4 +164,37 @@ fn follow_pods(triggers: &Triggers, pods: &Cache<PodLite>, context: &Context) {
             wake.now(key);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn stored(status: Value) -> Option<Arc<Stored>> {
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "generation": 1},
+            "spec": {"selector": {}, "template": {}}, "status": status,
+        });
+        Some(Arc::new(serde_json::from_value(object).unwrap()))
+    }
+
+    fn counters(ready: i32, conditions: Value) -> Value {
+        json!({
+            "replicas": 1, "readyReplicas": ready, "availableReplicas": 0, "updatedReplicas": 1,
+            "updatedReadyReplicas": ready, "conditions": conditions,
+        })
+    }
+
+    #[test]
+    fn our_own_words_wake_nobody_but_what_we_have_counted_does() {
+        let trouble = json!([{"type": "FailedScale", "status": "True", "message": "quota"}]);
+        let before = stored(counters(0, json!([])));
+        let change = |after| Change { before: before.clone(), after: stored(after) };
+        assert!(is_talk_alone(&change(counters(0, trouble))));
+        assert!(!is_talk_alone(&change(counters(1, json!([])))), "downloads may wait for ready pods");
+        assert!(!is_talk_alone(&Change { before: before.clone(), after: None }));
+    }
 }
