@@ -92,14 +92,17 @@ pub fn reusable_ids(claims: &[&ClaimLite], id_label: &str) -> BTreeSet<String> {
 /// What becomes of each of the workload's claims where they are not reused, by position in `claims`. Claims that are
 /// being deleted are not mentioned.
 ///
-/// `active` are the pods that count, `inactive` those on their way out and those that have ended.
+/// `active` are the pods that count, `inactive` those on their way out and those that have ended; `in_doubt` are the ids of
+/// pods that may have been made without our knowing.
 pub fn without_reuse<'a>(
     claims: &[&ClaimLite],
     active: &[&'a PodLite],
     inactive: &[&'a PodLite],
+    in_doubt: &BTreeSet<String>,
     id_label: &str,
 ) -> Vec<(usize, Fate<'a>)> {
-    let running: BTreeSet<&String> = active.iter().filter_map(|it| it.labels().get(id_label)).collect();
+    let running = active.iter().filter_map(|it| it.labels().get(id_label));
+    let running: BTreeSet<&String> = running.chain(in_doubt).collect();
     let leaving: BTreeMap<&String, &'a PodLite> =
         inactive.iter().filter_map(|it| Some((it.labels().get(id_label)?, *it))).collect();
     let fate = |claim: &ClaimLite| match claim.labels().get(id_label) {
@@ -109,13 +112,6 @@ pub fn without_reuse<'a>(
     };
     let living = claims.iter().enumerate().filter(|(_, it)| !it.is_terminating());
     living.map(|(index, it)| (index, fate(it))).collect()
-}
-
-/// The claims that go when the controller deletes the pod of instance `id`, by position in `claims`.
-pub fn going_with(id: &str, claims: &[&ClaimLite], id_label: &str) -> Vec<usize> {
-    let is_its =
-        |it: &ClaimLite| !it.is_terminating() && it.labels().get(id_label).is_some_and(|it| it == id);
-    claims.iter().enumerate().filter(|(_, it)| is_its(it)).map(|(index, _)| index).collect()
 }
 
 /// A merge patch that makes `pod` the owner of the claim instead of the workload with this UID. It is refused if the
@@ -236,8 +232,11 @@ mod tests {
             claim("4", "d"),
             terminating(claim("5", "d")),
             ClaimLite::default(),
+            claim("7", "e"),
         ];
-        let fates = without_reuse(&claims.iter().collect::<Vec<_>>(), &[&a], &[&b, &c], INSTANCE_ID);
+        let in_doubt = BTreeSet::from(["e".to_owned()]);
+        let fates =
+            without_reuse(&claims.iter().collect::<Vec<_>>(), &[&a], &[&b, &c], &in_doubt, INSTANCE_ID);
         let told: Vec<_> = fates
             .iter()
             .map(|(index, fate)| match fate {
@@ -246,16 +245,7 @@ mod tests {
                 Fate::Delete => format!("{index} goes"),
             })
             .collect();
-        assert_eq!(told, ["0 stays", "1 to foo-b", "2 to foo-c", "3 goes", "5 goes"]);
-    }
-
-    #[test]
-    fn the_claims_of_a_deleted_pod_go_with_it_and_no_others() {
-        let claims =
-            [claim("data-foo-id1", "id1"), claim("data-foo-id2", "id2"), claim("log-foo-id1", "id1")];
-        let claims: Vec<_> = claims.iter().collect();
-        assert_eq!(going_with("id1", &claims, INSTANCE_ID), [0, 2]);
-        assert_eq!(going_with("id3", &claims, INSTANCE_ID), [0_usize; 0]);
+        assert_eq!(told, ["0 stays", "1 to foo-b", "2 to foo-c", "3 goes", "5 goes", "6 stays"]);
     }
 
     #[test]

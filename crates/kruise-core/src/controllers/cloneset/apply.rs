@@ -21,6 +21,7 @@ use crate::{
     runtime::{
         client::Error,
         events::{Recorder, Severity, about},
+        executor::Report,
         key::{Key, uid, version},
         writes::On,
     },
@@ -35,20 +36,14 @@ const OVERTAKEN: Duration = Duration::from_millis(200);
 /// What became of a list of actions.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many did what they should.
-    pub done: usize,
+    /// Whether something has come of them, or may have. What was counted before does not hold any more.
+    pub is_felt: bool,
     /// Why some did not work.
     pub error: Option<Error>,
+    /// The same as a person reads it.
+    pub trouble: Option<String>,
     /// When to go on.
     pub look_again: Option<Duration>,
-}
-
-impl Outcome {
-    /// The failure as a person reads it. Ids of pods are left out: they are new with every attempt, and each message
-    /// would be news.
-    pub fn trouble(&self, workload: &str) -> Option<String> {
-        self.error.as_ref().map(|it| without_ids(&it.told(), workload))
-    }
 }
 
 impl Outcome {
@@ -60,20 +55,26 @@ impl Outcome {
             self.error = self.error.take().or(Some(error));
         }
     }
+
+    /// What `report` comes to. `newborn` are the names of the pods that were to be made: they are new with every attempt,
+    /// and a trouble that named one would be news each time.
+    fn of(report: Report<Done, Failed>, is_cut: bool, newborn: &[String]) -> Self {
+        let is_overtaken = report.done.contains(&Done::Overtaken) || report.skipped > 0;
+        let is_felt = !report.done.is_empty() || report.failed.iter().any(|it| it.is_felt);
+        let error = report.failed.into_iter().next().map(|it| it.error);
+        let look_again = match error {
+            None if is_overtaken => Some(OVERTAKEN),
+            None if is_cut => Some(Duration::ZERO),
+            _ => None,
+        };
+        let trouble = error.as_ref().map(|it| without(&it.told(), newborn));
+        Self { is_felt, error, trouble, look_again: report.wait.or(look_again) }
+    }
 }
 
-/// `text` with a star for the id in every name of a pod.
-fn without_ids(text: &str, workload: &str) -> String {
-    let prefix = format!("{workload}-");
-    let mut parts = text.split(prefix.as_str());
-    let mut short = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let id = part.bytes().take_while(u8::is_ascii_alphanumeric).count();
-        short.push_str(&prefix);
-        short.push_str(if id == 5 { "*" } else { &part[..id] });
-        short.push_str(&part[id..]);
-    }
-    short
+/// `text` with a word for each of `names`.
+fn without(text: &str, names: &[String]) -> String {
+    names.iter().fold(text.to_owned(), |text, name| text.replace(name.as_str(), "(a new pod)"))
 }
 
 /// Carries out `actions`, many at a time.
@@ -85,17 +86,9 @@ pub async fn apply(ctx: &Context, world: &World<'_>, mut actions: Vec<Action>) -
     }
     let owned = birth::owned_claims(world);
     let hands = &Hands { writers: &ctx.writers, recorder: &ctx.recorder, world, owned };
+    let newborn: Vec<String> = actions.iter().filter_map(|it| hands.newborn(it)).collect();
     let report = ctx.executor.run(actions, |it| async move { hands.carry_out(&it).await }).await;
-    let done = report.done.iter().filter(|it| **it == Done::AsAsked).count();
-    let mut look_again = report.wait;
-    if report.failed.is_empty() {
-        if done < report.done.len() || report.skipped > 0 {
-            look_again = look_again.or(Some(OVERTAKEN));
-        } else if is_cut {
-            look_again = look_again.or(Some(Duration::ZERO));
-        }
-    }
-    Outcome { done, error: report.failed.into_iter().next(), look_again }
+    Outcome::of(report, is_cut, &newborn)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +96,31 @@ enum Done {
     AsAsked,
     /// The object was not what it had been any more; what to do has to be decided anew.
     Overtaken,
+}
+
+/// An action that did not work.
+#[derive(Debug)]
+struct Failed {
+    error: Error,
+    /// Whether it has, or may have, taken its pod out of service all the same.
+    is_felt: bool,
+}
+
+impl Failed {
+    /// A pod that could not be added. Even if it was, nobody is out of service by that.
+    fn adding(error: Error) -> Self {
+        Self { error, is_felt: false }
+    }
+
+    /// The only request about a pod, or the first one.
+    fn at_once(error: Error) -> Self {
+        Self { is_felt: error.leaves_doubt(), error }
+    }
+
+    /// A later request about a pod.
+    fn midway(error: Error) -> Self {
+        Self { error, is_felt: true }
+    }
 }
 
 struct Hands<'a> {
@@ -114,7 +132,7 @@ struct Hands<'a> {
 }
 
 impl Hands<'_> {
-    async fn carry_out(&self, action: &Action) -> Result<Done, Error> {
+    async fn carry_out(&self, action: &Action) -> Result<Done, Failed> {
         match action {
             Action::Create(it) => self.create(it).await,
             Action::Delete(it) => self.delete(it).await,
@@ -122,7 +140,7 @@ impl Hands<'_> {
         }
     }
 
-    async fn create(&self, birth: &Birth) -> Result<Done, Error> {
+    async fn create(&self, birth: &Birth) -> Result<Done, Failed> {
         let bodies = birth::bodies(self.world, birth, &self.owned);
         for claim in &bodies.claims {
             let created =
@@ -132,7 +150,7 @@ impl Hands<'_> {
                     return Ok(Done::Overtaken);
                 }
                 self.failed(events::FAILED_CREATE, format!("failed to create pvc: {}", error.told()));
-                return Err(error);
+                return Err(Failed::adding(error));
             }
         }
         let name = build::name(self.name(), &birth.id);
@@ -147,17 +165,17 @@ impl Hands<'_> {
             Err(error) => {
                 let message = format!("failed to create pod: {}, pod: {name}", error.told());
                 self.failed(events::FAILED_CREATE, message);
-                Err(error)
+                Err(Failed::adding(error))
             }
         }
     }
 
-    async fn delete(&self, death: &Death) -> Result<Done, Error> {
+    async fn delete(&self, death: &Death) -> Result<Done, Failed> {
         let name = death.pod.metadata.name.as_deref().unwrap_or_default();
         let on = self.on("delete a pod");
         if let Err(error) = self.writers.pods.delete(on, &death.pod, DeleteParams::default()).await {
             self.failed(events::FAILED_DELETE, format!("failed to delete pod {name}: {}", error.told()));
-            return Err(error);
+            return Err(Failed::at_once(error));
         }
         self.tell(events::SUCCESSFUL_DELETE, format!("succeed to delete pod {name}"));
         for claim in &death.claims {
@@ -165,13 +183,13 @@ impl Hands<'_> {
             if let Err(error) = self.writers.claims.delete(on, claim, DeleteParams::default()).await {
                 let message = format!("failed to delete pvc {}: {}", claim.name(), error.told());
                 self.failed(events::FAILED_DELETE, message);
-                return Err(error);
+                return Err(Failed::midway(error));
             }
         }
         Ok(Done::AsAsked)
     }
 
-    async fn change(&self, change: &Change) -> Result<Done, Error> {
+    async fn change(&self, change: &Change) -> Result<Done, Failed> {
         let Change { pod, patches, why } = change;
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let is_back = state::is_at_revision(pod, &self.world.update.name);
@@ -208,10 +226,18 @@ impl Hands<'_> {
                     ),
                     _ => {}
                 }
-                return Err(error);
+                return Err(if patches.len() > 1 { Failed::midway(error) } else { Failed::at_once(error) });
             }
         }
         Ok(Done::AsAsked)
+    }
+
+    /// The name of the pod that this action makes.
+    fn newborn(&self, action: &Action) -> Option<String> {
+        match action {
+            Action::Create(it) => Some(build::name(self.name(), &it.id)),
+            Action::Delete(_) | Action::Change(_) => None,
+        }
     }
 
     fn on(&self, call: &'static str) -> On<'_> {
@@ -263,18 +289,14 @@ pub async fn tidy_claims(ctx: &Context, cloneset: &CloneSet, observed: &mut Obse
     let claims: Vec<_> = observed.claims.iter().map(|it| &**it).collect();
     let active: Vec<_> = observed.active.iter().map(|it| &**it).collect();
     let inactive: Vec<_> = observed.inactive.iter().map(|it| &**it).collect();
-    let fates = claims::without_reuse(&claims, &active, &inactive, INSTANCE_ID);
+    let fates = claims::without_reuse(&claims, &active, &inactive, &observed.doubts.created, INSTANCE_ID);
     let writer = &ctx.writers.claims;
     let on = |call| On { call, owner: uid(cloneset) };
     let mut given_up = vec![false; observed.claims.len()];
     for (index, fate) in &fates {
         let claim = &observed.claims[*index];
-        // Its pod may have been made without our knowing.
-        let is_doubted =
-            claim.labels().get(INSTANCE_ID).is_some_and(|it| observed.doubts.created.contains(it));
         let (sent, reason, what) = match fate {
             Fate::Keep => continue,
-            _ if is_doubted => continue,
             Fate::HandOverTo(pod) => {
                 let patch = Patch::Merge(claims::hand_over(claim, uid(cloneset), pod));
                 let params = PatchParams::default();
@@ -308,15 +330,33 @@ fn is_overtaken(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::without_ids;
+    use super::*;
+
+    fn error(code: u16) -> Error {
+        let status =
+            kube::core::Status::failure("pods \"web-abc4d\" is forbidden: quota web-quota", "Forbidden");
+        Error::Api { call: "create a pod", source: kube::Error::Api(status.with_code(code).boxed()) }
+    }
+
+    fn outcome(done: Vec<Done>, failed: Vec<Failed>) -> Outcome {
+        let newborn = ["web-abc4d".to_owned()];
+        Outcome::of(Report { done, failed, skipped: 0, wait: None }, false, &newborn)
+    }
 
     #[test]
-    fn a_trouble_reads_the_same_for_every_pod_that_is_tried() {
-        let told = |id: &str| {
-            without_ids(&format!("pods \"web-{id}\" is forbidden: exceeded quota: web-quota"), "web")
-        };
-        assert_eq!(told("abc4d"), "pods \"web-*\" is forbidden: exceeded quota: web-*");
-        assert_eq!(told("abc4d"), told("zzz99"));
-        assert_eq!(without_ids("web-é web-ab", "web"), "web-é web-ab");
+    fn a_trouble_does_not_name_the_pod_that_was_tried() {
+        let trouble = outcome(Vec::new(), vec![Failed::adding(error(403))]).trouble.unwrap();
+        assert_eq!(trouble, "create a pod failed: pods \"(a new pod)\" is forbidden: quota web-quota");
+    }
+
+    /// Only if nothing is felt may the pass go on to take pods down for an update: its counts are from before.
+    #[test]
+    fn what_may_have_taken_a_pod_down_is_told_from_what_has_not() {
+        let is_felt = |done, failed| outcome(done, failed).is_felt;
+        assert!(!is_felt(Vec::new(), vec![Failed::adding(error(500))]));
+        assert!(!is_felt(Vec::new(), vec![Failed::at_once(error(403))]), "a refusal is none");
+        assert!(is_felt(Vec::new(), vec![Failed::at_once(error(500))]), "the pod may be gone");
+        assert!(is_felt(Vec::new(), vec![Failed::midway(error(403))]), "the pod is gone, its claim is not");
+        assert!(is_felt(vec![Done::AsAsked], Vec::new()) && is_felt(vec![Done::Overtaken], Vec::new()));
     }
 }

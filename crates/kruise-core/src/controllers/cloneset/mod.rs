@@ -222,15 +222,15 @@ impl Context {
         }
         pass.troubles = troubles;
         pass.look_again.extend(look_again);
-        let name = world.cloneset.metadata.name.as_deref().unwrap_or_default();
-        let scaled = apply::apply(self, world, scale).await;
-        pass.troubles.scale = scaled.trouble(name).or(pass.troubles.scale.take());
-        // A pod that cannot be made must not keep the others from a better image.
-        let may_begin = scaled.done == 0;
+        let mut scaled = apply::apply(self, world, scale).await;
+        pass.troubles.scale = scaled.trouble.take();
+        // A pod that cannot be made or deleted must not keep the others from a better image; but one that may be down now
+        // was counted as up.
+        let update = if scaled.is_felt { Vec::new() } else { update };
         pass.take(scaled);
-        for actions in [refresh, if may_begin { update } else { Vec::new() }] {
-            let updated = apply::apply(self, world, actions).await;
-            pass.troubles.update = updated.trouble(name).or(pass.troubles.update.take());
+        for actions in [refresh, update] {
+            let mut updated = apply::apply(self, world, actions).await;
+            pass.troubles.update = pass.troubles.update.take().or(updated.trouble.take());
             pass.take(updated);
         }
     }

@@ -242,3 +242,33 @@ fn what_may_have_happened_is_asked_for_again_under_the_same_name() {
         .collect();
     assert_eq!(ids, ["bbbbb"], "the other one waits until it is known what became of this one");
 }
+
+#[test]
+fn a_pod_that_may_be_updating_counts_as_down() {
+    use crate::controllers::cloneset::plan::{self, Doubts, World, limits::Limits};
+    let village = settled(json!({"replicas": 2}));
+    let pods: Vec<_> = village
+        .pods
+        .values()
+        .map(|it| std::sync::Arc::new(serde_json::from_value(it.clone()).unwrap()))
+        .collect();
+    let name = village.names().remove(0);
+    let doubts = Doubts { changed: [name].into(), ..Doubts::default() };
+    let version = plan::Version { name: "web-r1".into(), data: json!({}), claims_hash: None };
+    let world = World {
+        cloneset: &village.cloneset,
+        active: &pods,
+        inactive: &[],
+        claims: &[],
+        update: &version,
+        current: &version,
+        history: &[],
+        occupied: &Default::default(),
+        doubts: &doubts,
+        nodes: &Default::default(),
+        options: village.options,
+        now: village.now,
+    };
+    let facts = plan::facts(&world, &Limits::of(&village.cloneset.spec));
+    assert_eq!(facts.iter().map(|it| it.is_available).collect::<Vec<_>>(), [false, true]);
+}
