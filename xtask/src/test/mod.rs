@@ -54,18 +54,8 @@ struct Outcome {
 }
 
 /// The test programs that need clusters, by ring; every other test is of the ring of values.
-const SERVER_TESTS: [(&str, &str); 4] = [
-    ("multicluster", "servers"),
-    ("multicluster", "agents"),
-    ("multicluster", "clonesets"),
-    ("xtask", "clusters"),
-];
-const NODE_TESTS: [(&str, &str); 4] = [
-    ("multicluster", "nodes"),
-    ("multicluster", "duties"),
-    ("multicluster", "clonesets_on_nodes"),
-    ("xtask", "real_nodes"),
-];
+const SERVER_TESTS: [&str; 4] = ["servers", "agents", "clonesets", "clusters"];
+const NODE_TESTS: [&str; 4] = ["nodes", "duties", "clonesets_on_nodes", "real_nodes"];
 
 /// Test programs whose tests mostly wait, and wait side by side: as many at once, whatever the number of CPUs.
 const WAITING: [(&str, usize); 2] = [("clonesets", 8), ("clonesets_on_nodes", 4)];
@@ -91,11 +81,14 @@ fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)
     match ring {
         Ring::Form => Ok((form::check(), None)),
         Ring::Values => {
-            let mut tally = tally::cargo_test(
-                arguments.cases,
-                &["--workspace", "--exclude=multicluster", "--exclude=xtask"],
-            )?;
-            tally += tally::cargo_test(arguments.cases, &["--package=xtask", "--bins"])?;
+            let needs_no_cluster =
+                |it: &&str| SERVER_TESTS.iter().chain(&NODE_TESTS).all(|other| other != it);
+            let all = tally::all_programs()?;
+            let tests: Vec<&str> = all.iter().map(String::as_str).filter(needs_no_cluster).collect();
+            let units = ["--lib", "--bins"];
+            let mut tally =
+                tally::cargo_test(arguments.cases, &[&tally::programs(&tests)[..], &units].concat())?;
+            tally += tally::cargo_test(arguments.cases, &["--workspace", "--doc"])?;
             Ok((tally, None))
         }
         Ring::Servers => match fleet::why_no_servers() {
@@ -109,13 +102,13 @@ fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)
     }
 }
 
-fn skipped(tests: &[(&str, &str)]) -> Result<Tally> {
+fn skipped(tests: &[&str]) -> Result<Tally> {
     Ok(Tally { skipped: tally::count(tests)?, ..Tally::default() })
 }
 
 fn on_clusters(
     start: fn(&mut Progress) -> Result<Fleet>,
-    tests: &[(&str, &str)],
+    tests: &[&str],
     arguments: &Arguments,
 ) -> Result<Tally> {
     let mut progress = Progress::start();
@@ -123,9 +116,9 @@ fn on_clusters(
     tally::build(tests)?;
     let fleet = start(&mut progress)?;
     let mut tally = Tally::default();
-    for (package, test) in tests {
+    for test in tests {
         let mut cargo = tally::cargo(arguments.cases);
-        cargo.args(["test", "--package", package, "--test", test]).envs(fleet.variables()?);
+        cargo.arg("test").args(tally::programs(&[test])).envs(fleet.variables()?);
         if let Some((_, threads)) = WAITING.iter().find(|it| it.0 == *test) {
             cargo.env("RUST_TEST_THREADS", threads.to_string());
         }

@@ -92,30 +92,40 @@ pub(super) fn run(mut command: Command) -> Result<Tally> {
 }
 
 /// Builds test programs without running them.
-pub(super) fn build(tests: &[(&str, &str)]) -> Result<()> {
+pub(super) fn build(tests: &[&str]) -> Result<()> {
     // Tests start it as a process of its own.
-    let agent = cargo(None).args(["build", "--package", "member-agent", "--bin", "kruise-agent"]).status()?;
+    let agent = cargo(None).args(["build", "--workspace", "--bin", "kruise-agent"]).status()?;
     if !agent.success() {
         bail!("kruise-agent does not build");
     }
-    for (package, test) in tests {
-        let status = cargo(None).args(["test", "--no-run", "--package", package, "--test", test]).status()?;
-        if !status.success() {
-            bail!("the tests {test} of {package} do not build");
-        }
+    let status = cargo(None).args(["test", "--no-run"]).args(programs(tests)).status()?;
+    if !status.success() {
+        bail!("the tests {} do not build", tests.join(", "));
     }
     Ok(())
 }
 
+/// Arguments of cargo for these test programs. Always of the whole workspace: the dependencies of a single package would
+/// be built once more with the few features that it needs alone.
+pub(super) fn programs<'a>(tests: &[&'a str]) -> Vec<&'a str> {
+    let named = tests.iter().flat_map(|it| ["--test", *it]);
+    std::iter::once("--workspace").chain(named).collect()
+}
+
+/// The names of all test programs of the workspace.
+pub(super) fn all_programs() -> Result<Vec<String>> {
+    let output = crate::cargo().args(["metadata", "--no-deps", "--format-version=1"]).output()?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata["packages"].as_array().context("cargo lists no packages")?;
+    let targets = packages.iter().filter_map(|it| it["targets"].as_array()).flatten();
+    let tests = targets.filter(|it| it["kind"] == serde_json::json!(["test"]));
+    Ok(tests.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect())
+}
+
 /// How many tests there are in test programs that are not run.
-pub(super) fn count(tests: &[(&str, &str)]) -> Result<usize> {
-    let mut count = 0;
-    for (package, test) in tests {
-        let output =
-            cargo(None).args(["test", "--package", package, "--test", test, "--", "--list"]).output()?;
-        count += String::from_utf8_lossy(&output.stdout).lines().filter(|it| it.ends_with(": test")).count();
-    }
-    Ok(count)
+pub(super) fn count(tests: &[&str]) -> Result<usize> {
+    let output = cargo(None).arg("test").args(programs(tests)).args(["--", "--list"]).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|it| it.ends_with(": test")).count())
 }
 
 fn number_before(text: &str, word: &str) -> usize {
