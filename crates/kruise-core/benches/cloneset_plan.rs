@@ -46,6 +46,7 @@ fn row(count: usize) {
         name: "many-5d8f".to_owned(),
         data: json!({"spec": {"template": cloneset.spec.template}}),
         claims_hash: None,
+        claim_templates: Vec::new(),
     };
     let history = [Arc::new(version.clone())];
     let (mut reading, mut planning, mut telling) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);

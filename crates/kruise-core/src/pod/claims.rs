@@ -134,7 +134,8 @@ pub fn hand_over(claim: &ClaimLite, workload_uid: &str, pod: &PodLite) -> Value 
     }})
 }
 
-fn template_name(template: &Value) -> &str {
+/// The name of a claim template, which is the name of the volume.
+pub fn template_name(template: &Value) -> &str {
     template.get("metadata").and_then(|it| it.get("name")).and_then(Value::as_str).unwrap_or_default()
 }
 

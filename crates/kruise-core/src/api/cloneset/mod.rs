@@ -34,6 +34,8 @@ pub mod keys {
     pub const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
     /// Annotation on ControllerRevisions: hash of the claim templates at that revision.
     pub const CLAIM_TEMPLATES_HASH: &str = "kruise.io/cloneset-volumeclaimtemplate-hash";
+    /// Annotation on ControllerRevisions: the claim templates at that revision, as JSON.
+    pub const CLAIM_TEMPLATES: &str = "fleet.kruise.io/volume-claim-templates";
     /// Label on v1alpha1 CloneSets: pods that prepare for deletion do not count as replicas.
     pub const SCALING_EXCLUDE_PREPARING_DELETE: &str =
         "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";

@@ -9,6 +9,7 @@ use super::{
     Context, Writers,
     observe::Observed,
     plan::{Action, Birth, Change, Death, Why, World, birth},
+    status::Trouble,
 };
 use crate::{
     api::cloneset::{events, keys::INSTANCE_ID, v1beta1::CloneSet},
@@ -41,7 +42,7 @@ pub struct Outcome {
     /// Why some did not work.
     pub error: Option<Error>,
     /// The same as a person reads it.
-    pub trouble: Option<String>,
+    pub trouble: Trouble,
     /// When to go on.
     pub look_again: Option<Duration>,
 }
@@ -67,7 +68,11 @@ impl Outcome {
             None if is_cut => Some(Duration::ZERO),
             _ => None,
         };
-        let trouble = error.as_ref().map(|it| without(&it.told(), newborn));
+        let trouble = match &error {
+            Some(it) => Trouble::Told(without(&it.told(), newborn)),
+            None if report.done.is_empty() && report.skipped > 0 => Trouble::Untried,
+            None => Trouble::None,
+        };
         Self { is_felt, error, trouble, look_again: report.wait.or(look_again) }
     }
 }
@@ -345,8 +350,21 @@ mod tests {
 
     #[test]
     fn a_trouble_does_not_name_the_pod_that_was_tried() {
-        let trouble = outcome(Vec::new(), vec![Failed::adding(error(403))]).trouble.unwrap();
-        assert_eq!(trouble, "create a pod failed: pods \"(a new pod)\" is forbidden: quota web-quota");
+        let trouble = outcome(Vec::new(), vec![Failed::adding(error(403))]).trouble;
+        let told = "create a pod failed: pods \"(a new pod)\" is forbidden: quota web-quota";
+        assert_eq!(trouble, Trouble::Told(told.into()));
+    }
+
+    /// A busy server must not make a trouble look as if it were over.
+    #[test]
+    fn what_was_not_tried_tells_nothing() {
+        let of = |done, skipped| {
+            let report = Report { done, failed: Vec::new(), skipped, wait: Some(OVERTAKEN) };
+            Outcome::of(report, false, &[]).trouble
+        };
+        assert_eq!(of(Vec::new(), 3), Trouble::Untried);
+        assert_eq!(of(vec![Done::AsAsked], 3), Trouble::None);
+        assert_eq!(of(Vec::new(), 0), Trouble::None);
     }
 
     /// Only if nothing is felt may the pass go on to take pods down for an update: its counts are from before.

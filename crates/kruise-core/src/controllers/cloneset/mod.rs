@@ -15,7 +15,7 @@ mod images;
 mod report;
 mod wiring;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use kube::core::{DeserializeGuard, Selector};
 use tracing::warn;
@@ -28,9 +28,9 @@ use crate::{
     controllers::cloneset::{
         apply::Outcome,
         observe::Observed,
-        plan::{Fact, Options, Plan, World, limits::Limits},
-        revisions::{Opened, Settled},
-        status::Troubles,
+        plan::{Fact, Options, Plan, Version, World, limits::Limits},
+        revisions::Opened,
+        status::{Trouble, Troubles},
     },
     pod::state,
     runtime::{
@@ -153,9 +153,8 @@ impl Context {
         cloneset: &CloneSet,
         selector: &Selector,
     ) -> Result<Next, Failure> {
-        // What it owns is the garbage collector's by now. A revision that we wrote again would hold it up.
         if cloneset.metadata.deletion_timestamp.is_some() {
-            return Ok(Next::Change);
+            return self.watch_it_go(stored, cloneset, selector).await;
         }
         let mut observed = observe::observe(cloneset, selector, &self.caches);
         let mut pass = Pass::default();
@@ -168,14 +167,16 @@ impl Context {
             Err(source) => return Err(Failure { source, look_again: None }),
         };
         let limits = Limits::of(&cloneset.spec);
-        let mut world = self.world(cloneset, &observed, &settled);
+        let mut world = self.world(cloneset, &observed, &settled.update, &settled.current);
+        world.history = &settled.history;
         let nodes = observe::nodes(&world, &self.caches);
         world.nodes = &nodes;
         self.download_ahead(&world, &settled).await;
         let facts = plan::facts(&world, &limits);
         self.act(&world, &limits, &facts, &mut pass).await;
 
-        let reported = self.report(stored, &world, &limits, &settled, &facts, &pass.troubles).await;
+        let reported =
+            self.report(stored, &world, &limits, settled.collision_count, &facts, &pass.troubles).await;
         match reported {
             Ok((report, written)) => {
                 pass.look_again.extend(report.look_again);
@@ -193,16 +194,45 @@ impl Context {
         }
     }
 
-    fn world<'a>(&self, cloneset: &'a CloneSet, observed: &'a Observed, settled: &'a Settled) -> World<'a> {
+    /// What a CloneSet owns is the garbage collector's once it is being deleted: a revision that we wrote again would hold
+    /// it up. But people see its pods go.
+    async fn watch_it_go(
+        &self,
+        stored: &Stored,
+        cloneset: &CloneSet,
+        selector: &Selector,
+    ) -> Result<Next, Failure> {
+        let observed = observe::observe(cloneset, selector, &self.caches);
+        let status = cloneset.status.clone().unwrap_or_default();
+        let limits = Limits::of(&cloneset.spec);
+        // The revisions themselves may be gone already.
+        let [update, current] = [status.update_revision, status.current_revision].map(Version::named);
+        let world = self.world(cloneset, &observed, &update, &current);
+        let facts = plan::facts(&world, &limits);
+        let untried = Troubles { scale: Trouble::Untried, update: Trouble::Untried };
+        let collisions = status.collision_count.unwrap_or_default();
+        match self.report(stored, &world, &limits, collisions, &facts, &untried).await {
+            Err(source) if source.code() != Some(404) => Err(Failure { source, look_again: None }),
+            _ => Ok(Next::Change),
+        }
+    }
+
+    fn world<'a>(
+        &self,
+        cloneset: &'a CloneSet,
+        observed: &'a Observed,
+        update: &'a Version,
+        current: &'a Version,
+    ) -> World<'a> {
         static NO_NODES: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
         World {
             cloneset,
             active: &observed.active,
             inactive: &observed.inactive,
             claims: &observed.claims,
-            update: &settled.update,
-            current: &settled.current,
-            history: &settled.history,
+            update,
+            current,
+            history: &[],
             occupied: &observed.occupied,
             doubts: &observed.doubts,
             nodes: &NO_NODES,
@@ -213,24 +243,29 @@ impl Context {
 
     /// Plans and carries out.
     async fn act(&self, world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], pass: &mut Pass) {
-        let Plan { scale, refresh, update, limited_to, troubles, look_again } =
+        let Plan { scale, refresh, update, limited_to, trouble, look_again } =
             plan::plan(world, limits, facts, &mut || self.seed.draw());
         if let Some(limit) = limited_to {
             let message =
                 format!("scaleUp is limited because of scaleStrategy.maxUnavailable, limit: {limit}");
             self.recorder.record(about(world.cloneset), Severity::Warning, events::SCALE_UP_LIMITED, message);
         }
-        pass.troubles = troubles;
+        pass.troubles.update = trouble.into();
         pass.look_again.extend(look_again);
         let mut scaled = apply::apply(self, world, scale).await;
-        pass.troubles.scale = scaled.trouble.take();
+        pass.troubles.scale = mem::take(&mut scaled.trouble);
         // A pod that cannot be made or deleted must not keep the others from a better image; but one that may be down now
         // was counted as up.
-        let update = if scaled.is_felt { Vec::new() } else { update };
+        let mut steps = vec![refresh];
+        if !scaled.is_felt {
+            steps.push(update);
+        } else if !update.is_empty() {
+            pass.told_of_update(Trouble::Untried);
+        }
         pass.take(scaled);
-        for actions in [refresh, update] {
+        for actions in steps {
             let mut updated = apply::apply(self, world, actions).await;
-            pass.troubles.update = pass.troubles.update.take().or(updated.trouble.take());
+            pass.told_of_update(mem::take(&mut updated.trouble));
             pass.take(updated);
         }
     }
@@ -275,6 +310,11 @@ impl Pass {
     fn take(&mut self, outcome: Outcome) {
         self.look_again.extend(outcome.look_again);
         self.note(outcome.error);
+    }
+
+    /// Keeps the first trouble with updates.
+    fn told_of_update(&mut self, trouble: Trouble) {
+        self.troubles.update = mem::take(&mut self.troubles.update).or(trouble);
     }
 
     /// Keeps the first error: what can still be done is done first.

@@ -9,7 +9,6 @@ use super::{
     Context, Stored,
     observe::Observed,
     plan::{Fact, World, limits::Limits},
-    revisions::Settled,
     status::{self, Counted, Names, Report, Troubles},
 };
 use crate::{
@@ -28,7 +27,7 @@ impl Context {
         stored: &Stored,
         world: &World<'_>,
         limits: &Limits,
-        settled: &Settled,
+        collision_count: i32,
         facts: &[Fact<'_>],
         troubles: &Troubles,
     ) -> Result<(Report, Option<Arc<Stored>>), Error> {
@@ -37,11 +36,7 @@ impl Context {
             is_ready: it.is_ready,
             is_available: it.is_available,
         });
-        let names = Names {
-            update: &world.update.name,
-            current: &world.current.name,
-            collision_count: settled.collision_count,
-        };
+        let names = Names { update: &world.update.name, current: &world.current.name, collision_count };
         let report = status::report(world.cloneset, limits, names, counted, troubles, world.now);
         let before = world.cloneset.status.as_ref();
         if !status::is_news(before, &report.status) {

@@ -14,7 +14,10 @@ use tracing::warn;
 use super::{observe::Observed, plan::Version, predownload::RELEASE_LABELS};
 use crate::{
     api::{
-        cloneset::{keys::CLAIM_TEMPLATES_HASH, v1beta1::CloneSet},
+        cloneset::{
+            keys::{CLAIM_TEMPLATES, CLAIM_TEMPLATES_HASH},
+            v1beta1::CloneSet,
+        },
         common::keys::CONTROLLER_REVISION_HASH,
     },
     revision::{
@@ -73,6 +76,7 @@ impl Opened {
             name: revision.name().to_owned(),
             data: json!({"spec": {"template": template}}),
             claims_hash: hash.map(str::to_owned),
+            claim_templates: recorded_claims(revision),
         });
         self.versions.insert(uid(revision).to_owned(), version.clone());
         version
@@ -160,16 +164,26 @@ pub async fn settle(
 fn wanted(cloneset: &CloneSet, opened: &Opened) -> Wanted {
     let labels = cloneset.spec.template["metadata"]["labels"].as_object();
     let text = |(key, value): (&String, &serde_json::Value)| Some((key.clone(), value.as_str()?.to_owned()));
-    let hash = claims_hash(&cloneset.spec.volume_claim_templates);
+    let claims = &cloneset.spec.volume_claim_templates;
+    let mut refreshed = BTreeMap::from([(CLAIM_TEMPLATES_HASH.to_owned(), claims_hash(claims))]);
+    if !claims.is_empty() {
+        refreshed.insert(CLAIM_TEMPLATES.to_owned(), json!(claims).to_string());
+    }
     Wanted {
         namespace: cloneset.metadata.namespace.clone().unwrap_or_default(),
         owner: owner(cloneset),
         labels: labels.into_iter().flatten().filter_map(text).collect(),
         annotations: cloneset.metadata.annotations.clone().unwrap_or_default(),
-        refreshed: BTreeMap::from([(CLAIM_TEMPLATES_HASH.to_owned(), hash)]),
+        refreshed,
         forgotten: RELEASE_LABELS,
         data: opened.encode(cloneset),
     }
+}
+
+/// The claim templates that were in force when the revision was written. OpenKruise does not record them.
+fn recorded_claims(revision: &RevisionLite) -> Vec<serde_json::Value> {
+    let text = revision.annotation(CLAIM_TEMPLATES).unwrap_or_default();
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 /// The reference by which things belong to a CloneSet.

@@ -25,9 +25,38 @@ pub struct Counted {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Troubles {
     /// While adding or removing pods.
-    pub scale: Option<String>,
+    pub scale: Trouble,
     /// While updating pods.
-    pub update: Option<String>,
+    pub update: Trouble,
+}
+
+/// What a pass knows of one kind of trouble.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Trouble {
+    /// There is none.
+    #[default]
+    None,
+    /// What was due has not been tried: one from before may be there still.
+    Untried,
+    /// It is there, as a person reads it.
+    Told(String),
+}
+
+impl Trouble {
+    /// The one of both that says more, and the first if they say the same.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::None, other) | (Self::Untried, other @ Self::Told(_)) => other,
+            (it, _) => it,
+        }
+    }
+}
+
+impl From<Option<String>> for Trouble {
+    fn from(told: Option<String>) -> Self {
+        told.map_or(Self::None, Self::Told)
+    }
 }
 
 /// The revisions of this pass.

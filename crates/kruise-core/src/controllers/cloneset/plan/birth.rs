@@ -75,6 +75,7 @@ pub fn bodies(world: &World<'_>, birth: &Birth, owned: &BTreeSet<&str>) -> Bodie
         At::Current => world.current,
         At::Update => world.update,
     };
+    let templates = claim_templates(world, version);
     let instance = Instance {
         workload: name(world),
         namespace,
@@ -83,13 +84,22 @@ pub fn bodies(world: &World<'_>, birth: &Birth, owned: &BTreeSet<&str>) -> Bodie
         id_label: INSTANCE_ID,
         revision_labels: &state::revision_labels(&version.name, world.options.short_hash),
         readiness_gate: CONDITION_INPLACE_UPDATE_READY,
-        claims: &claims::template_names(&spec.volume_claim_templates),
+        claims: &claims::template_names(&templates),
         now: world.now,
     };
-    Bodies {
-        claims: claims::lacking(&spec.volume_claim_templates, &of, owned),
-        pod: build::pod(version.template(), &instance),
+    Bodies { claims: claims::lacking(&templates, &of, owned), pod: build::pod(version.template(), &instance) }
+}
+
+/// The claim templates for a pod of `version`: those of the CloneSet, and for an older revision also those that have been
+/// removed since. Its pods mount them still, and could not be made without (openkruise/kruise#1872).
+fn claim_templates(world: &World<'_>, version: &Version) -> Vec<Value> {
+    let mut templates = world.cloneset.spec.volume_claim_templates.clone();
+    if version.name != world.update.name {
+        let known = claims::template_names(&templates);
+        let is_removed = |it: &&Value| !known.iter().any(|name| name == claims::template_name(it));
+        templates.extend(version.claim_templates.iter().filter(is_removed).cloned());
     }
+    templates
 }
 
 fn name<'a>(world: &World<'a>) -> &'a str {

@@ -23,7 +23,6 @@ use self::{
     limits::Limits,
     numbers::{Counted, Mode, Numbers},
 };
-use super::status::Troubles;
 use crate::{
     api::cloneset::v1beta1::{
         CloneSet, CloneSetPodUpdatePolicy, CloneSetUpdateStrategyType, RollingUpdateCloneSetStrategy,
@@ -78,9 +77,16 @@ pub struct Version {
     pub data: Value,
     /// The hash of the claim templates that were in force.
     pub claims_hash: Option<String>,
+    /// The claim templates that were in force, as far as they were recorded.
+    pub claim_templates: Vec<Value>,
 }
 
 impl Version {
+    /// A revision of which nothing is known but its name.
+    pub fn named(name: String) -> Self {
+        Self { name, data: Value::Null, claims_hash: None, claim_templates: Vec::new() }
+    }
+
     /// The template that pods of this revision are made from.
     pub fn template(&self) -> &Value {
         &self.data["spec"]["template"]
@@ -306,8 +312,8 @@ pub struct Plan {
     pub update: Vec<Action>,
     /// How many pods `scaleStrategy.maxUnavailable` allows of those that are missing, if that is fewer.
     pub limited_to: Option<i64>,
-    /// What cannot be done.
-    pub troubles: Troubles,
+    /// Why a pod cannot be updated.
+    pub trouble: Option<String>,
     /// When to look again, should nothing change until then.
     pub look_again: Option<Duration>,
 }
@@ -330,7 +336,7 @@ pub fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], draw: &mut d
     let steps = refresh::plan(world, rest, numbers.update < 0);
     plan.look_again = steps.look_again;
     plan.refresh = steps.actions;
-    plan.troubles.update = steps.trouble;
+    plan.trouble = steps.trouble;
     if !steps.moves_states {
         let begun = update::plan(world, facts, &specs, &numbers);
         // A pod's refresh and its update would fight over the same version of it.
@@ -344,7 +350,7 @@ pub fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], draw: &mut d
             let may_begin = |it: &Action| touched(it).is_some_and(|it| is_free(&it));
             plan.update = begun.actions.into_iter().filter(may_begin).collect();
         }
-        plan.troubles.update = plan.troubles.update.or(begun.trouble);
+        plan.trouble = plan.trouble.or(begun.trouble);
     }
     plan
 }

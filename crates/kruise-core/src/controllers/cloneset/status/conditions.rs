@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::Troubles;
+use super::{Trouble, Troubles};
 use crate::api::cloneset::{
     CloneSetCondition,
     conditions::{FAILED_SCALE, FAILED_UPDATE, PROGRESSING},
@@ -20,8 +20,9 @@ pub(super) fn next(
     let mut after = before.to_vec();
     for (kind, trouble) in [(FAILED_SCALE, &troubles.scale), (FAILED_UPDATE, &troubles.update)] {
         match trouble {
-            Some(message) => put(&mut after, failed(kind, message, now)),
-            None => after.retain(|it| it.type_ != kind),
+            Trouble::Told(message) => put(&mut after, failed(kind, message, now)),
+            Trouble::Untried => {}
+            Trouble::None => after.retain(|it| it.type_ != kind),
         }
     }
     match progress {

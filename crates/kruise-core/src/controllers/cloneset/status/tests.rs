@@ -78,22 +78,24 @@ fn a_selector_reads_as_kubernetes_prints_it() {
 #[test]
 fn a_trouble_is_told_with_its_last_message_and_taken_back_when_it_is_over_as_kruise_1351_asks() {
     let mut cloneset = cloneset(json!({}));
-    let mut tell = |scale: Option<&str>, now: i64| {
-        let troubles = Troubles { scale: scale.map(str::to_owned), update: None };
+    let mut tell = |scale: Trouble, now: i64| {
+        let troubles = Troubles { scale, update: Trouble::None };
         let limits = Limits::of(&cloneset.spec);
         let status = report(&cloneset, &limits, names("a", "a"), [], &troubles, at(now)).status;
         cloneset.status = Some(status.clone());
         status.conditions
     };
-    let first = tell(Some("quota"), 0);
+    let told = |it: &str| Trouble::Told(it.to_owned());
+    let first = tell(told("quota"), 0);
     assert_eq!((first[0].type_.as_str(), first[0].status.as_str()), ("FailedScale", "True"));
-    assert_eq!(tell(Some("quota"), 5), first, "the same trouble is no news");
-    let second = tell(Some("admission"), 9);
+    assert_eq!(tell(told("quota"), 5), first, "the same trouble is no news");
+    assert_eq!(tell(Trouble::Untried, 7), first, "nothing was tried, so it may be there still");
+    let second = tell(told("admission"), 9);
     assert_eq!(
         (second[0].message.as_str(), &second[0].last_transition_time),
         ("admission", &Some(Time(at(0))))
     );
-    assert!(tell(None, 10).is_empty());
+    assert!(tell(Trouble::None, 10).is_empty());
 }
 
 #[test]

@@ -83,3 +83,23 @@ fn editing_claim_templates_changes_no_pod() {
     village.change(json!({"volumeClaimTemplates": grown}));
     assert!(village.plan().is_empty());
 }
+
+/// openkruise/kruise#1872: such pods were refused for ever.
+#[test]
+fn a_pod_of_the_old_revision_has_claims_whose_template_has_been_removed() {
+    let mut village = village(true);
+    village
+        .change(json!({"volumeClaimTemplates": [], "updateStrategy": {"rollingUpdate": {"partition": 3}}}));
+    village.image("web:2");
+    let lost = village.names()[0].clone();
+    village.pods.remove(&lost);
+    village.claims.clear();
+    village.change(json!({"replicas": 4}));
+    village.settle();
+    let volumes = |it: &Value| it["spec"]["volumes"].as_array().map_or(0, Vec::len);
+    let old = village.pods.values().filter(|it| it["spec"]["containers"][0]["image"] == "web:1");
+    assert_eq!(old.map(volumes).collect::<Vec<_>>(), [1, 1, 1], "the image mounts its data");
+    let new = village.pods.values().filter(|it| it["spec"]["containers"][0]["image"] == "web:2");
+    assert_eq!(new.map(volumes).collect::<Vec<_>>(), [0]);
+    assert_eq!(village.claims.len(), 1, "the one of the new old pod");
+}

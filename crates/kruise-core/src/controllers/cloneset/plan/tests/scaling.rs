@@ -215,7 +215,7 @@ fn what_may_have_happened_is_asked_for_again_under_the_same_name() {
     use crate::controllers::cloneset::plan::{self, Doubts, World, limits::Limits};
     let village = Village::new(json!({"replicas": 2}));
     let doubts = Doubts { created: ["bbbbb".to_owned()].into(), ..Doubts::default() };
-    let version = plan::Version { name: "web-r1".into(), data: json!({}), claims_hash: None };
+    let version = plan::Version::named("web-r1".into());
     let world = World {
         cloneset: &village.cloneset,
         active: &[],
@@ -254,7 +254,7 @@ fn a_pod_that_may_be_updating_counts_as_down() {
         .collect();
     let name = village.names().remove(0);
     let doubts = Doubts { changed: [name].into(), ..Doubts::default() };
-    let version = plan::Version { name: "web-r1".into(), data: json!({}), claims_hash: None };
+    let version = plan::Version::named("web-r1".into());
     let world = World {
         cloneset: &village.cloneset,
         active: &pods,

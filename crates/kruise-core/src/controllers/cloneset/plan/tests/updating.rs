@@ -63,7 +63,7 @@ fn what_cannot_be_done_in_place_is_recreated_or_refused() {
     village.change(env);
     let plan = village.plan();
     assert!(plan.is_empty());
-    let trouble = plan.troubles.update.unwrap();
+    let trouble = plan.trouble.unwrap();
     assert!(trouble.contains("InPlaceIfPossible") && trouble.contains("web-"), "{trouble}");
 }
 

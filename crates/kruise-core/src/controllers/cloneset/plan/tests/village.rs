@@ -82,7 +82,8 @@ impl Village {
             Some(index) => self.versions.remove(index),
             None => {
                 let name = format!("web-r{}", self.versions.len() + 1);
-                Arc::new(Version { name, data, claims_hash: None })
+                let claim_templates = self.cloneset.spec.volume_claim_templates.clone();
+                Arc::new(Version { name, data, claims_hash: None, claim_templates })
             }
         };
         self.versions.push(version);
