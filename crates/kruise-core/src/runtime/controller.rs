@@ -68,6 +68,12 @@ pub trait Reconcile: Send + Sync {
 
     /// Whether the object still exists. What the loop keeps about one that does not is forgotten.
     fn exists(&self, key: &Key) -> bool;
+
+    /// How long the object is left alone after a reconcile that worked. Changes that come meanwhile are seen to at once
+    /// afterwards: a look at a large object costs the same for one of them and for a hundred.
+    fn rest(&self, _key: &Key) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Wakes a controller up. Cheap to clone; handed to whoever hears of changes.
@@ -219,6 +225,7 @@ impl<R: Reconcile> Controller<R> {
             Ok(Ok(next)) => {
                 metrics.reconciled(name, took);
                 self.failures.forget(&key);
+                self.let_rest(&key);
                 match next {
                     Next::After(delay) if self.reconciler.exists(&key) => Some(delay),
                     Next::After(_) | Next::Change => None,
@@ -245,6 +252,13 @@ impl<R: Reconcile> Controller<R> {
             }
         };
         self.end(&key, again);
+    }
+
+    fn let_rest(&self, key: &Key) {
+        let rest = self.reconciler.rest(key);
+        if !rest.is_zero() {
+            self.triggers.queue().hold(key.clone(), later(self.settings.clock.instant(), rest));
+        }
     }
 
     fn failed(&self, key: &Key, label: &'static str, took: Duration) -> Duration {

@@ -72,6 +72,10 @@ impl Reconcile for Probe {
     fn exists(&self, _: &Key) -> bool {
         !self.gone.load(Ordering::SeqCst)
     }
+
+    fn rest(&self, key: &Key) -> Duration {
+        if &*key.name == "large" { Duration::from_millis(50) } else { Duration::ZERO }
+    }
 }
 
 struct Bench {
@@ -159,6 +163,20 @@ async fn a_trigger_beats_a_long_wait_but_no_failing_object_runs_hot() {
     assert_eq!(bench.probe.times(), [0, 100, 300, 700, 1_500], "waits of less than a second are kept");
     pass(950).await;
     assert_eq!(bench.probe.times().last(), Some(&2_500), "after a second somebody may have mended it");
+    bench.token.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_an_object_that_rests_are_seen_to_together() {
+    let mut bench = Bench::new(1, Vec::new(), QUICK);
+    let running = bench.spawn();
+    for _ in 0..10 {
+        bench.trigger("large");
+        pass(10).await;
+    }
+    pass(1000).await;
+    assert_eq!(bench.probe.times(), [0, 50, 100]);
     bench.token.cancel();
     running.await.unwrap();
 }
