@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    pod::patch::{Part, Pin, PodPatch},
+    pod::patch::{self, Part, Pin, PodPatch},
     runtime::{
         cache::pod::PodLite,
         client::Error,
@@ -48,7 +48,8 @@ pub(crate) async fn send(
     }
 }
 
-/// Sends `patches` one after the other, each to the pod that the one before has left. Without any, nothing is sent.
+/// Sends `patches` in as few requests as they need, each to the pod that the one before has left. Without any, nothing is
+/// sent.
 pub(crate) async fn send_all(
     writer: &Writer<PodLite>,
     on: On<'_>,
@@ -56,7 +57,7 @@ pub(crate) async fn send_all(
     patches: &[PodPatch],
 ) -> Result<Sent, Error> {
     let mut pod = pod.clone();
-    for patch in patches {
+    for patch in &patch::merged(patches) {
         match send(writer, on, &pod, patch).await? {
             Sent::Done(after) => pod = after,
             Sent::Overtaken => return Ok(Sent::Overtaken),

@@ -13,6 +13,7 @@ use crate::{
     pod::{
         patch::{Part, Pin, PodPatch},
         readiness::{self, Key, rfc3339},
+        state,
     },
     runtime::cache::pod::PodLite,
 };
@@ -162,7 +163,7 @@ pub fn next(
         State::PreparingNormal => {
             let may_go = match lifecycle.and_then(|it| it.pre_normal.as_ref()) {
                 // A label written before the binding made old schedulers bind on a stale pod (kruise#1485).
-                None => pod.spec.node_name.as_ref().is_some_and(|it| !it.is_empty()),
+                None => state::has_node(pod),
                 hook => is_fully_hooked(hook, pod),
             };
             may_go.then_some(State::Normal)

@@ -80,17 +80,20 @@ pub fn remove_keys(pod: &PodLite, keys: &[Key], now: Timestamp) -> Option<PodPat
 /// The first word on a new pod: nothing keeps it out of rotation. `None` if somebody has spoken already, if nobody asks
 /// (no gate), and for pods that are being deleted.
 pub fn initial(pod: &PodLite, now: Timestamp) -> Option<PodPatch> {
-    if !has_gate(pod, CONDITION_KRUISE_POD_READY)
-        || pod.condition(CONDITION_KRUISE_POD_READY).is_some()
-        || pod.is_terminating()
-    {
-        return None;
-    }
-    Some(patch(vec![json!({
-        "type": CONDITION_KRUISE_POD_READY,
-        "status": "True",
-        "lastTransitionTime": rfc3339(now),
-    })]))
+    awaits_first_word(pod).then(|| {
+        patch(vec![json!({
+            "type": CONDITION_KRUISE_POD_READY,
+            "status": "True",
+            "lastTransitionTime": rfc3339(now),
+        })])
+    })
+}
+
+/// Whether our gate is closed only because nobody has said anything yet.
+pub fn awaits_first_word(pod: &PodLite) -> bool {
+    has_gate(pod, CONDITION_KRUISE_POD_READY)
+        && pod.condition(CONDITION_KRUISE_POD_READY).is_none()
+        && !pod.is_terminating()
 }
 
 /// Why a pod is kept out of rotation. A message that is no list counts as empty.

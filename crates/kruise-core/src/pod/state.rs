@@ -21,6 +21,11 @@ pub fn is_active(pod: &PodLite) -> bool {
     !matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) && !pod.is_terminating()
 }
 
+/// Whether the pod has its node.
+pub fn has_node(pod: &PodLite) -> bool {
+    pod.spec.node_name.as_ref().is_some_and(|it| !it.is_empty())
+}
+
 /// Whether kubelet calls the pod ready.
 pub fn is_ready(pod: &PodLite) -> bool {
     pod.condition("Ready").is_some_and(|it| it.status == "True")

@@ -137,7 +137,7 @@ fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
 }
 
 /// The CloneSet that controls `object`. Its version does not matter: pods keep that of the day they were made.
-fn owner<K: Resource>(object: &K) -> Option<Key> {
+pub fn owner<K: Resource>(object: &K) -> Option<Key> {
     let owner = controller(object)?;
     let (group, _) = owner.api_version.split_once('/')?;
     let namespace = object.meta().namespace.as_deref().unwrap_or_default();

@@ -2,12 +2,17 @@
 //!
 //! Admission adds the gate; until its condition exists, kubelet keeps the pod out of rotation. This controller sets the
 //! condition once. Whoever closes the gate later does so on a condition that is already there.
+//!
+//! Pods of CloneSets are not its business: their controller has more to say on a new pod, and says it all at once.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use kube::Client;
 
-use super::pods::{Sent, send};
+use super::{
+    cloneset,
+    pods::{Sent, send},
+};
 use crate::{
     pod::readiness,
     runtime::{
@@ -44,15 +49,17 @@ pub fn controller(
     settings: Settings,
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
-    let now = settings.clock.now();
-    // Whether there is something to do does not depend on the time, only what is written does.
-    triggers.follow(pods, move |it| readiness::initial(it, now).is_some());
+    triggers.follow(pods, is_ours);
     let reconciler = PodReadiness {
         writer: Writer::new(client, pods.clone()),
         pods: pods.clone(),
         clock: settings.clock.clone(),
     };
     Controller::new(settings, triggers, vec![Arc::new(pods.clone())], reconciler)
+}
+
+fn is_ours(pod: &PodLite) -> bool {
+    readiness::awaits_first_word(pod) && cloneset::wake::owner(pod).is_none()
 }
 
 #[derive(Debug)]
@@ -67,7 +74,9 @@ impl Reconcile for PodReadiness {
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
         let Some(pod) = self.pods.get(&key) else { return Ok(Next::Change) };
-        let Some(patch) = readiness::initial(&pod, self.clock.now()) else { return Ok(Next::Change) };
+        let Some(patch) = readiness::initial(&pod, self.clock.now()).filter(|_| is_ours(&pod)) else {
+            return Ok(Next::Change);
+        };
         match send(&self.writer, On { call: "open a pod's readiness gate", owner: uid(&*pod) }, &pod, &patch)
             .await?
         {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     api::common::keys,
-    pod::{patch::PodPatch, readiness},
+    pod::{patch::PodPatch, readiness, state},
     runtime::cache::pod::PodLite,
 };
 
@@ -88,7 +88,9 @@ fn next_batch(pod: &PodLite, mut state: UpdateState, ctx: &Context) -> Refresh {
 /// is kubelet's to turn back.
 fn return_to_rotation(pod: &PodLite, ctx: &Context) -> Option<PodPatch> {
     let kind = keys::CONDITION_INPLACE_UPDATE_READY;
-    (!is_in_rotation(pod)).then(|| readiness::turn_true(kind, ctx.now))
+    // The first word on a new pod waits for its node: more is to be said then, and it cannot be ready before.
+    let is_too_early = pod.condition(kind).is_none() && !state::has_node(pod);
+    (!is_in_rotation(pod) && !is_too_early).then(|| readiness::turn_true(kind, ctx.now))
 }
 
 /// Whether no update keeps the pod out of rotation. Cheap: a pod whose lifecycle is at rest and that is in rotation needs

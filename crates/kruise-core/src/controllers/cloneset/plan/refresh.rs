@@ -12,7 +12,7 @@ use crate::{
         inplace::{self, Hold},
         lifecycle::{self, Marking, State},
         patch::{Part, Pin, PodPatch},
-        readiness,
+        readiness, state,
     },
     revision::hash::short_hash,
     runtime::cache::pod::PodLite,
@@ -42,7 +42,8 @@ pub(super) fn plan<'f, 'a: 'f>(
         steps.trouble = steps.trouble.or_else(|| trouble(fact.pod, refresh.hold));
         let moves = moves(world, fact, takes_back);
         steps.moves_states |= !moves.is_empty();
-        let patches: Vec<_> = refresh.patches.into_iter().chain(moves).collect();
+        let patches: Vec<_> =
+            refresh.patches.into_iter().chain(first_word(world, fact)).chain(moves).collect();
         if !patches.is_empty() {
             steps.actions.push(Action::Change(Change { pod: fact.pod.clone(), patches, why: Why::Refresh }));
         }
@@ -57,7 +58,13 @@ fn is_at_rest(fact: &Fact<'_>) -> bool {
         && inplace::is_in_rotation(fact.pod)
         && readiness::is_in_rotation(fact.pod)
         && !inplace::is_in_grace(fact.pod)
+        && !readiness::awaits_first_word(fact.pod)
         && fact.pod.labels().contains_key(POD_TEMPLATE_HASH)
+}
+
+/// Opens our readiness gate, together with whatever else is due on a new pod once it has its node.
+fn first_word(world: &World<'_>, fact: &Fact<'_>) -> Option<PodPatch> {
+    state::has_node(fact.pod).then(|| readiness::initial(fact.pod, world.now)).flatten()
 }
 
 /// Lifecycle step and missing label of one pod.

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Village;
-use crate::pod::patch::Part;
+use crate::{
+    controllers::cloneset::plan::Action,
+    pod::patch::{self, Part},
+};
 
 const BLOCK: &str = "example.io/block";
 
@@ -169,4 +172,28 @@ fn what_a_broken_off_step_has_left_behind_is_taken_back() {
     assert_eq!(village.available(), 3);
     village.settle();
     assert_eq!(village.available(), 4);
+}
+
+/// Four writes a pod were more than half of what the API server had to do for a large CloneSet.
+#[test]
+fn all_that_is_to_be_said_on_a_new_pod_is_one_request() {
+    let gate = json!([{"conditionType": "KruisePodReady"}]);
+    let template = json!({"spec": {"readinessGates": gate}});
+    let mut village = Village::new(json!({"replicas": 1, "template": template}));
+    village.pass(usize::MAX);
+    assert!(village.plan().is_empty(), "nothing before the pod has its node");
+    village.tick();
+    let plan = village.plan();
+    let [Action::Change(change)] = plan.refresh.as_slice() else { panic!("{plan:?}") };
+    let [patch] = patch::merged(&change.patches).try_into().unwrap();
+    assert_eq!(patch.part, Part::Status);
+    assert_eq!(patch.body["metadata"]["labels"]["lifecycle.apps.kruise.io/state"], "Normal");
+    let conditions = patch.body["status"]["conditions"].as_array().unwrap();
+    let kinds: Vec<_> = conditions.iter().map(|it| (&it["type"], &it["status"])).collect();
+    assert_eq!(
+        kinds,
+        [(&json!("InPlaceUpdateReady"), &json!("True")), (&json!("KruisePodReady"), &json!("True"))]
+    );
+    village.settle();
+    assert_eq!(village.available(), 1);
 }
