@@ -1,5 +1,7 @@
 //! What an ImagePullJob over the fleet comes to, and what of it each member is told (IPJ-2 to IPJ-6).
 
+use std::collections::BTreeSet;
+
 use crate::{names::ClusterName, rank::sha256};
 
 /// Failed nodes that are listed by name; the rest is a count.
@@ -99,18 +101,18 @@ pub struct Totals {
 /// Adds up all clusters. Their order does not matter.
 pub fn total(completion: &Completion, copies: &[(ClusterName, Copy)]) -> Totals {
     let mut totals = Totals::default();
-    let mut nodes: Vec<String> = Vec::new();
+    let mut nodes: BTreeSet<String> = BTreeSet::new();
     for (cluster, copy) in copies {
         totals.desired += u64::from(copy.desired);
         totals.active += u64::from(copy.active);
         totals.succeeded += u64::from(copy.succeeded);
         totals.failed += u64::from(copy.failed);
-        nodes.extend(copy.failed_nodes.iter().map(|it| format!("{cluster}/{it}")));
+        // No more names than failures: those of one cluster must not push aside, uncounted, those of another.
+        let names: BTreeSet<&String> = copy.failed_nodes.iter().collect();
+        nodes.extend(names.into_iter().take(copy.failed as usize).map(|it| format!("{cluster}/{it}")));
     }
-    nodes.sort_unstable();
-    nodes.truncate(LISTED);
-    totals.unlisted = totals.failed.saturating_sub(nodes.len() as u64);
-    totals.failed_nodes = nodes;
+    totals.failed_nodes = nodes.into_iter().take(LISTED).collect();
+    totals.unlisted = totals.failed - totals.failed_nodes.len() as u64;
     let all_ended = copies.iter().all(|(_, it)| it.is_final || it.is_lost);
     totals.is_complete = *completion != Completion::Never && all_ended;
     totals
@@ -130,12 +132,15 @@ pub fn removable(
 }
 
 /// The node names of a job that concern one cluster (IPJ-6): `cluster/node` is that cluster's, a bare name everyone's.
+/// A node named both ways is one node. None at all means that the job has nothing to do there, not that it is for every
+/// node.
 pub fn nodes_of<'a>(cluster: &str, names: &'a [String]) -> Vec<&'a str> {
     let own = |name: &'a String| match name.split_once('/') {
         Some((owner, node)) => (owner == cluster).then_some(node),
         None => Some(name.as_str()),
     };
-    names.iter().filter_map(own).collect()
+    let mut seen = BTreeSet::new();
+    names.iter().filter_map(own).filter(|it| seen.insert(*it)).collect()
 }
 
 /// The name under which a pull secret travels with a job (IPJ-6): the same in every member, different for every job, and
@@ -143,12 +148,24 @@ pub fn nodes_of<'a>(cluster: &str, names: &'a [String]) -> Vec<&'a str> {
 pub fn secret_name(job_uid: &str, secret: &str) -> String {
     let digest = sha256(format!("{job_uid}\0{secret}").as_bytes());
     let hash: String = digest[..8].iter().map(|it| format!("{it:02x}")).collect();
-    // Names are ASCII by the rules of the API; anything else is left to the hash.
-    let stem: String = secret.chars().filter(char::is_ascii).take(LONGEST - hash.len() - 1).collect();
+    // What is no name of the API's is left to the hash: the derived one has to be a name whatever the user wrote.
+    let stem = if is_name(secret) { secret } else { "" };
+    let stem = &stem[..stem.len().min(LONGEST - hash.len() - 1)];
     match stem.trim_end_matches(|it: char| !it.is_ascii_alphanumeric()) {
         "" => format!("pull-{hash}"),
         stem => format!("{stem}-{hash}"),
     }
+}
+
+/// Whether a Secret can have this name: labels of small letters, digits and inner dashes, with dots between them.
+fn is_name(name: &str) -> bool {
+    let is_plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
+    name.split('.').all(|label| {
+        let bytes = label.as_bytes();
+        let ends = [bytes.first(), bytes.last()];
+        ends.iter().all(|it| it.is_some_and(|it| is_plain(*it)))
+            && bytes.iter().all(|it| is_plain(*it) || *it == b'-')
+    })
 }
 
 #[cfg(test)]
@@ -202,6 +219,20 @@ mod tests {
     }
 
     #[test]
+    fn ipj_4_a_cluster_that_names_more_nodes_than_fail_hides_no_failure_of_another() {
+        let mut copies = named(vec![copy(3, 60, true), copy(2, 5, true)]);
+        copies[0].1.failed = 1;
+        let totals = total(&ENDS, &copies);
+        assert_eq!((totals.failed, totals.failed_nodes.len(), totals.unlisted), (6, 6, 0));
+        assert_eq!(totals.failed_nodes[..2], ["c0/n00", "c1/n00"]);
+        // Neither does one that names the same node over and over.
+        copies[0].1.failed = 2;
+        copies[0].1.failed_nodes = vec!["n".to_owned(); 60];
+        let totals = total(&ENDS, &copies);
+        assert_eq!((totals.failed, totals.failed_nodes.len(), totals.unlisted), (7, 6, 1));
+    }
+
+    #[test]
     fn ipj_5_a_job_that_never_ends_serves_those_that_join() {
         let copies = named(vec![copy(3, 0, true)]);
         assert!(!total(&Completion::Never, &copies).is_complete);
@@ -216,6 +247,10 @@ mod tests {
         assert_eq!(nodes_of("east", &names), ["n1", "n2"]);
         assert_eq!(nodes_of("west", &names), ["n2", "n3"]);
         assert_eq!(nodes_of("north", &names), ["n2"]);
+        // Named both ways it is still one node.
+        let twice = ["n1", "east/n1", "n1"].map(str::to_owned);
+        assert_eq!(nodes_of("east", &twice), ["n1"]);
+        assert!(nodes_of("east", &["west/n1".to_owned()]).is_empty());
     }
 
     #[test]
@@ -227,5 +262,9 @@ mod tests {
         let long = secret_name("uid-1", &"a.".repeat(120));
         assert!(long.len() <= LONGEST && !long.contains(".-"));
         assert!(secret_name("uid-1", "").starts_with("pull-"));
+        for odd in ["-a", ".a", "Registry", "a..b", "a.-b", "a_b", "\u{e9}", "a/b"] {
+            assert!(secret_name("uid-1", odd).starts_with("pull-"), "{odd}");
+        }
+        assert_ne!(secret_name("uid-1", "-a"), secret_name("uid-1", "-b"));
     }
 }

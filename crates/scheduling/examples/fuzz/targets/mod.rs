@@ -1,5 +1,6 @@
 //! What is fuzzed. Each file covers the entry points of one module.
 
+mod job;
 mod numbers;
 mod partition;
 mod rounds;
@@ -23,6 +24,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "webster", run: webster::fill_any },
     Target { name: "numbers", run: numbers::parse_any },
     Target { name: "shares", run: shares::share_any },
+    Target { name: "job", run: job::job_any },
     Target { name: "plan", run: rounds::plan_any },
     Target { name: "reports", run: rounds::take_any },
     Target { name: "release", run: rounds::step_any },
