@@ -86,7 +86,8 @@ impl Draft<'_> {
         if self.ledger.pre_download == Some(target) {
             return;
         }
-        let reports = self.live().filter_map(|it| self.ledger.rows[it].report);
+        // What cannot be heard is not counted as ready, here as in the status (ST-1).
+        let reports = self.heard().filter_map(|it| self.ledger.rows[it].report);
         let ready =
             reports.filter(|it| it.body == target).map(|it| u64::from(it.updated_available)).sum::<u64>();
         let due = self.world.pre_download.is_some_and(|it| it.is_due(self.population, ready));

@@ -316,3 +316,29 @@ fn bud_6_a_pending_cluster_with_a_plan_holds_what_it_was_granted() {
         hub.report_old(1 - holder);
     }
 }
+
+/// A release beside a drain, with less room than replicas: what is surely there never falls below the level of the rule.
+#[test]
+fn bud_11_what_is_kept_available_is_n_less_unplaced_less_the_deeper_limit() {
+    let mut hub = Hub::empty(3);
+    for cluster in &mut hub.clusters {
+        cluster.candidate.max = Some(4);
+    }
+    hub.spec.replicas = 14;
+    (hub.spec.unavailable, hub.rules.move_surge, hub.rules.move_unavailable) = (1, 0, 2);
+    hub.settle();
+    hub.spec.target = Revision(2);
+    hub.set(2, State::Draining);
+    for turn in 0..60 {
+        let plan = hub.round();
+        assert_eq!((plan.population, plan.unplaced >= 2), (14, true));
+        let sure =
+            |it: &Row| i64::from(it.settled()) - i64::from(it.unavailable.exposure.saturating_sub(it.moving));
+        let kept: i64 = hub.ledger.rows.iter().map(sure).sum();
+        assert!(kept >= 14 - plan.homeless as i64 - 2, "{kept} in round {turn}: {:?}", hub.ledger);
+        hub.obey(turn % 3);
+    }
+    // With no room elsewhere the drain waits, and all that runs is updated.
+    assert_eq!(hub.shares(|it| it.replicas), [4, 4, 4]);
+    assert!(hub.ledger.rows.iter().all(|it| it.report.is_some_and(|it| it.of(Revision(2)) == 4)));
+}

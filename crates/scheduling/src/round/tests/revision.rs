@@ -268,3 +268,34 @@ fn rev_7_a_cluster_that_cannot_seed_waits_until_all_of_it_may_be_new() {
         hub.obey_all();
     }
 }
+
+/// The same release under other revisions, larger and smaller than one another.
+#[test]
+fn rev_1_revisions_are_told_apart_and_never_ordered() {
+    let names = [Revision(1), Revision(2), Revision(3)];
+    let run = |names: [Revision; 3]| {
+        let mut hub = Hub::empty(3);
+        (hub.spec.target, hub.ledger) = (names[0], Ledger { rows: hub.ledger.rows, ..Ledger::new(names[0]) });
+        hub.spec.replicas = 10;
+        hub.settle();
+        (hub.spec.target, hub.spec.partition) = (names[1], 7);
+        hub.settle();
+        (hub.spec.target, hub.spec.partition) = (names[2], 4);
+        let mut shares: Vec<Share> = Vec::new();
+        for _ in 0..6 {
+            hub.round();
+            shares.extend(hub.ledger.rows.iter().map(|it| it.share));
+            hub.obey_all();
+        }
+        let place =
+            |it: Revision| Revision(names.iter().position(|name| *name == it).map_or(9, |it| it as u64));
+        shares
+            .into_iter()
+            .map(|it| Share { body: place(it.body), stable: place(it.stable), ..it })
+            .collect::<Vec<_>>()
+    };
+    let plain = run(names);
+    assert!(plain.iter().any(|it| it.body == Revision(2) && it.stable == Revision(0)));
+    assert_eq!(run([Revision(u64::MAX), Revision(7), Revision(0)]), plain);
+    assert_eq!(run([Revision(5), Revision(u64::MAX), Revision(4)]), plain);
+}

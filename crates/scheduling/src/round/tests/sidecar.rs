@@ -1,5 +1,5 @@
 use super::*;
-use crate::partition::sidecar::custom_version;
+use crate::partition::sidecar::{custom_version, member_partition};
 
 /// A SidecarSet over clusters with so many matched pods each, all at revision 1.
 fn matched(pods: &[u32]) -> Hub {
@@ -153,4 +153,18 @@ fn sc_5_a_new_template_waits_until_the_release_it_comes_after_is_over() {
     // What has begun goes on, whatever begins elsewhere.
     hub.after = Some("CloneSet shop/web");
     assert!(!words(&hub.round().conditions).contains("waits until"));
+}
+
+#[test]
+fn sc_6_pods_that_come_between_rounds_stay_old_and_the_share_says_how_many_are_new() {
+    let mut hub = matched(&[6, 4]);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    hub.round();
+    let share = hub.share(0);
+    assert_eq!((share.body, share.updated, share.replicas), (Revision(2), 3, 0));
+    // The member keeps the others old, however many come or go.
+    assert_eq!(member_partition(6, share.updated), 3);
+    assert_eq!(member_partition(9, share.updated), 6);
+    assert_eq!(member_partition(2, share.updated), 0);
 }

@@ -306,3 +306,20 @@ fn rel_11_images_are_pulled_ahead_once_per_target_and_only_without_waves() {
     hub.round();
     assert_eq!(hub.ledger.pre_download, None);
 }
+
+#[test]
+fn rel_11_pods_that_cannot_be_heard_are_not_counted_as_ready() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 5;
+    hub.round();
+    hub.obey_all();
+    hub.pre_download = Some(PreDownload { min_updated_ready: 1 });
+    hub.set(0, State::Offline);
+    assert_eq!(hub.share(0).updated, 1);
+    hub.round();
+    assert_eq!(hub.ledger.pre_download, None);
+    hub.set(0, State::Ready);
+    hub.round();
+    assert_eq!(hub.ledger.pre_download, Some(Revision(2)));
+}
