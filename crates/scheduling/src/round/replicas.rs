@@ -69,10 +69,16 @@ impl Draft<'_> {
         let rules = &self.world.rules;
         let replicas = self.population as i64;
         let settled = self.live().map(|it| self.lines[it].settled()).sum();
+        let moved_down = i64::from(rules.move_unavailable);
         ShrinkRoom {
             replicas,
-            move_unavailable: i64::from(rules.move_unavailable),
-            deepest: self.most_down().max(i64::from(rules.move_unavailable)),
+            move_unavailable: moved_down,
+            // Shares that are each cluster's own are never free for a move: B comes on top of them.
+            deepest: if self.is_per_cluster() {
+                self.most_down() + moved_down
+            } else {
+                self.most_down().max(moved_down)
+            },
             settled,
             sure: self.live().map(|it| self.surely_available(it)).sum(),
             held: self.live().map(|it| self.held(it)).sum(),
@@ -113,11 +119,15 @@ impl Draft<'_> {
             grants: if rules.move_surge == 0 { (replicas - granted).max(0) } else { i64::MAX },
             starting: spec.scale_unavailable.map_or(i64::MAX, |it| i64::from(it) - self.starting()),
         };
+        let own_limit = spec.scale_unavailable.filter(|_| self.is_per_cluster());
         for place in self.heard().collect::<Vec<_>>() {
             let line = &self.lines[place];
             let wanted = line.goal.saturating_sub(line.replicas);
             if wanted == 0 {
                 continue;
+            }
+            if let Some(limit) = own_limit {
+                room.starting = i64::from(limit) - self.starting_at(place);
             }
             let exposure = self.ledger.rows[place].replicas.exposure;
             let grown = room.grow(&Growth { granted: line.replicas, exposure, goal: line.goal }, u32::MAX);
@@ -146,18 +156,21 @@ impl Draft<'_> {
 
     /// Pods starting, or down, that count against scaleStrategy.maxUnavailable (BUD-10).
     fn starting(&self) -> i64 {
-        self.live()
-            .map(|it| i64::from(self.lines[it].starting.max(self.ledger.rows[it].reported_unavailable())))
-            .sum()
+        self.live().map(|it| self.starting_at(it)).sum()
     }
 
-    /// What each member carries as scaleStrategy.maxUnavailable (BUD-10): its share by replicas, and enough for what
-    /// is starting there. 0 would forbid it to repair.
+    fn starting_at(&self, place: usize) -> i64 {
+        i64::from(self.lines[place].starting.max(self.ledger.rows[place].reported_unavailable()))
+    }
+
+    /// What each member carries as scaleStrategy.maxUnavailable (BUD-10): its share by replicas, or all of it where every
+    /// cluster has the numbers for itself, and enough for what is starting there. 0 would forbid it to repair.
     pub(super) fn scale_shares(&self) -> Option<Vec<u32>> {
         let whole = self.world.spec.scale_unavailable?;
         let part = |it: &usize| {
             let away = self.lines[*it].reach == Reach::Away;
-            Part { weight: if away { 0 } else { self.lines[*it].replicas }, at: 0, top: whole }
+            let at = if self.is_per_cluster() { whole } else { 0 };
+            Part { weight: if away { 0 } else { self.lines[*it].replicas }, at, top: whole }
         };
         let mut parts: Vec<Part> = self.by_rank.iter().map(part).collect();
         fill(&mut parts, u64::from(whole));

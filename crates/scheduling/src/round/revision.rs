@@ -41,7 +41,9 @@ impl Draft<'_> {
         for place in 0..self.lines.len() {
             let (line, row) = (self.lines[place], &self.ledger.rows[place]);
             let granted = self.granted_updated(place);
-            let due = if row.admitted { line.replicas.saturating_sub(kept) } else { granted };
+            // Replicas the user took away that are still there are no reason to update more (REV-11).
+            let whole = if kept > 0 { line.replicas.min(self.world.spec.replicas) } else { line.replicas };
+            let due = if row.admitted { whole.saturating_sub(kept) } else { granted };
             let (updated, why) = match () {
                 () if line.reach != Reach::Heard => (row.updated.exposure, Share::Frozen),
                 () if self.is_one_sided(place) && granted > 0 => (line.replicas, Share::CannotSeed),
@@ -53,7 +55,8 @@ impl Draft<'_> {
                 () if due == line.replicas => (due, Share::Full),
                 () => (due, if due == 0 { Share::NotDue } else { Share::Due }),
             };
-            self.ledger.rows[place].due = Some(if line.reach == Reach::Heard { due } else { updated });
+            // What is due does not change with a pause. One that waits for all of it has nothing due, and holds no wave.
+            self.ledger.rows[place].due = Some(if why == Share::Paused { due } else { updated });
             if line.reach == Reach::Heard {
                 self.decide(place, Why::Updated(why));
                 self.set_body(place, updated);

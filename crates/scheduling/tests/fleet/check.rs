@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use scheduling::round::{Ledger, Plan, Rules, Spec, World, plan};
+use scheduling::round::{Ledger, Numbers, Plan, Rules, Spec, World, plan};
 
-use crate::{fleet::Broken, member::Member};
+use crate::{
+    each::{Each, times},
+    fleet::Broken,
+    member::Member,
+};
 
 /// Limits in force. After a limit was lowered, what was granted before may stay until it is acknowledged gone.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub(crate) struct Check {
     pub(crate) homeless: u64,
     /// Whether the ledger itself is checked too, not only what comes of it.
     looks_inside: bool,
+    /// Where every cluster has the numbers for itself.
+    pub(crate) each: Each,
     lost: Vec<bool>,
     refused: Option<String>,
 }
@@ -59,6 +65,7 @@ impl Check {
             settled: 0,
             homeless: 0,
             looks_inside,
+            each: Each::default(),
             lost: Vec::new(),
             refused: None,
         }
@@ -85,9 +92,13 @@ impl Check {
         if self.looks_inside {
             exposures_cover_the_truth(ledger, members)?;
         }
-        self.canary(spec, ledger, members)?;
+        if spec.numbers == Numbers::PerCluster {
+            self.each.after_step(spec, ledger, members)?;
+        } else {
+            self.canary(spec, ledger, members)?;
+            self.starting(spec, ledger)?;
+        }
         self.flood(spec, rules, ledger, members)?;
-        self.starting(spec, ledger)?;
         self.availability(spec, rules, ledger, members)
     }
 
@@ -141,11 +152,12 @@ impl Check {
         let granted = ledger.rows.iter().map(|it| u64::from(it.replicas.exposure)).sum();
         self.replicas = asked.max(self.replicas.min(granted));
         let extra = ledger.rows.iter().map(|it| u64::from(it.surge.exposure)).sum();
-        self.surge = u64::from(spec.surge).max(self.surge.min(extra));
+        let surge = u64::from(spec.surge) * times(spec, members.len());
+        self.surge = surge.max(self.surge.min(extra));
         let alive: u64 = members.iter().map(|it| it.pods.len() as u64).sum();
         if alive > self.replicas + self.surge {
             let most = format!("{} + {}", self.replicas, self.surge);
-            return Err(Broken(format!("alive {alive} > {most} (N + M + D = {asked}, S = {})", spec.surge)));
+            return Err(Broken(format!("alive {alive} > {most} (N + M + D = {asked}, S = {surge})")));
         }
         Ok(())
     }
@@ -172,10 +184,11 @@ impl Check {
     ) -> Result<(), Broken> {
         let live = || ledger.rows.iter().zip(members).filter(|(row, _)| !row.lost);
         let exposed: u64 = live().map(|(row, _)| u64::from(row.unavailable.exposure)).sum();
-        self.down = u64::from(spec.unavailable).max(self.down.min(exposed));
+        let unavailable = u64::from(spec.unavailable) * times(spec, live().count());
+        self.down = unavailable.max(self.down.min(exposed));
         let down: u64 = live().map(|(_, it)| u64::from(it.taken_down())).sum();
         if down > self.down {
-            return Err(Broken(format!("taken down {down} > {} (U = {})", self.down, spec.unavailable)));
+            return Err(Broken(format!("taken down {down} > {} (U = {unavailable})", self.down)));
         }
 
         let replicas: u64 = live().map(|(_, it)| u64::from(it.share.replicas)).sum();
@@ -184,7 +197,12 @@ impl Check {
         let settled: u64 = live().map(|(row, _)| u64::from(row.settled())).sum();
         let wanted = self.wanted.saturating_sub(self.homeless);
         self.settled = self.settled.max(settled).min(wanted);
-        let asked = u64::from(spec.unavailable.max(rules.move_unavailable));
+        let moved_down = u64::from(rules.move_unavailable);
+        // Shares that are each cluster's own are there beside what a move takes.
+        let asked = match spec.numbers {
+            Numbers::Global => unavailable.max(moved_down),
+            Numbers::PerCluster => unavailable + moved_down,
+        };
         let hole = self.settled.saturating_sub(settled);
         self.deep = asked.max(self.deep.min(exposed + hole));
         if replicas + spare + self.deep < self.settled + growing + down {

@@ -2,6 +2,7 @@
 
 use scheduling::{
     ledger::Revision,
+    round::Numbers,
     split::{Mode, State},
 };
 
@@ -70,7 +71,9 @@ fn repartition(fleet: &mut Fleet) {
 /// What a partition may be at most.
 fn most_kept(fleet: &Fleet) -> u64 {
     match fleet.mode {
-        Mode::Duplicated => u64::from(fleet.spec.replicas) * fleet.members.len() as u64,
+        Mode::Duplicated if fleet.spec.numbers == Numbers::Global => {
+            u64::from(fleet.spec.replicas) * fleet.members.len() as u64
+        }
         _ => u64::from(fleet.spec.replicas),
     }
 }

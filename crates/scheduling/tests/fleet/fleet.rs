@@ -23,6 +23,8 @@ pub(crate) enum Variant {
     Floods,
     /// What a shrink of this column frees is used again before the member has acknowledged it.
     Forgets(Forgotten),
+    /// Every cluster is given the budgets of all of them together.
+    Pools,
 }
 
 /// A column whose exposure is forgotten.
@@ -242,6 +244,9 @@ impl Fleet {
         if self.variant == Variant::Floods && plan.ledger.target != self.ledger.target {
             flood(&mut plan);
         }
+        if self.variant == Variant::Pools {
+            pool(&mut plan);
+        }
         self.elapsed = 0;
         self.unplaced = plan.unplaced;
         self.population = plan.population;
@@ -375,5 +380,18 @@ fn flood(plan: &mut Plan) {
         row.write(all, target, row.moving);
         plan.writes.retain(|it| it.0 != place);
         plan.writes.push((place, row.share));
+    }
+}
+
+/// Grants every cluster the budgets of all.
+fn pool(plan: &mut Plan) {
+    let target = plan.ledger.target;
+    let clusters = plan.ledger.rows.len() as u32;
+    for (place, share) in &mut plan.writes {
+        let row = &mut plan.ledger.rows[*place];
+        let (unavailable, surge) = (share.unavailable * clusters, share.surge * clusters);
+        row.write(Share { seq: share.seq - 1, unavailable, surge, ..*share }, target, row.moving);
+        row.share.seq = share.seq;
+        *share = row.share;
     }
 }

@@ -7,6 +7,7 @@
 mod arithmetic;
 mod check;
 mod dice;
+mod each;
 mod edit;
 mod fleet;
 mod member;
@@ -19,11 +20,11 @@ mod run;
 mod setting;
 mod sidecar;
 
-use scheduling::split::Mode;
+use scheduling::{round::Numbers, split::Mode};
 
 use fleet::{Broken, Forgotten, Variant};
 use run::{run, run_turned};
-use setting::{Setting, Theme, plain_setting, setting};
+use setting::{Setting, Theme, per_cluster_setting, plain_setting, setting};
 
 /// How many cases a property runs: its own number or a larger one, unless a developer asks for a quick look.
 fn cases(default: u64) -> u64 {
@@ -60,6 +61,7 @@ fn settings_cover_large_fleets_and_every_mode() {
     assert!(share(&|it| it.clusters >= 20) >= 20);
     assert!(share(&|it| it.mode == Mode::Duplicated) >= 500);
     assert!(share(&|it| it.mode == Mode::Aggregated) >= 500);
+    assert!(share(&|it| it.spec.numbers == Numbers::PerCluster) >= 300);
     assert!(share(&|it| it.some_cannot_seed) >= 500);
     assert!(share(&|it| it.waves.iter().any(|it| it.pre_pull.is_some())) >= 500);
 }
@@ -129,10 +131,17 @@ fn round_permutation_invariant() {
     run_all(10_000, &[], |seed| run_turned(seed, &setting(seed, Theme::Mixed)));
 }
 
-/// IPJ-1 under the same faults.
+/// SPLIT-6, `fleet.kruise.io/numbers: PerCluster`: partition and budgets hold in every cluster for itself.
+#[test]
+fn per_cluster_numbers_hold_in_every_cluster() {
+    let open = [1531, 3244, 4084, 4632, 5260, 5512, 5854, 6001, 6378, 8239, 9639, 9836];
+    run_all(10_000, &open, |seed| run(seed, &per_cluster_setting(seed)));
+}
+
+/// IPJ-1 to IPJ-5 under the same faults.
 #[test]
 fn ipj_parallelism_cap() {
-    run_all(10_000, &[], |seed| pulls::run(seed, false));
+    run_all(10_000, &[], |seed| pulls::run(seed, pulls::Fault::None));
 }
 
 /// SC-1 to SC-7 under the same faults.
@@ -252,7 +261,54 @@ fn a_first_round_that_updates_everything_is_caught() {
     assert!(caught > 0);
 }
 
+/// Every cluster is given what the whole fleet could have, as if the numbers were to be added up.
+#[test]
+fn numbers_of_all_clusters_given_to_each_are_caught() {
+    let caught = |word: &str| {
+        let variant = Variant::Pools;
+        (0..400)
+            .filter_map(|seed| run(seed, &Setting { variant, ..per_cluster_setting(seed) }).err())
+            .any(|why| why.0.contains(word))
+    };
+    assert!(caught("taken down"));
+    assert!(caught("alive"));
+}
+
+#[test]
+fn a_first_round_that_updates_everything_is_caught_in_every_cluster() {
+    let variant = Variant::Floods;
+    let caught = (0..400)
+        .filter_map(|seed| run(seed, &Setting { variant, ..per_cluster_setting(seed) }).err())
+        .any(|why| why.0.contains("updated"));
+    assert!(caught);
+}
+
+/// What the checks say to a job with a rule put out of order.
+fn pulls_caught(fault: pulls::Fault, word: &str) -> bool {
+    (0..400).filter_map(|seed| pulls::run(seed, fault).err()).any(|why| why.0.contains(word))
+}
+
 #[test]
 fn pulls_used_before_their_acknowledgement_are_caught() {
-    assert!((0..400).any(|seed| pulls::run(seed, true).is_err()));
+    assert!(pulls_caught(pulls::Fault::ForgetsExposure, "pulls at a time"));
+}
+
+#[test]
+fn slots_of_an_offline_cluster_that_are_used_elsewhere_are_caught() {
+    assert!(pulls_caught(pulls::Fault::FreesOffline, "pulls at a time"));
+}
+
+#[test]
+fn a_copy_that_is_removed_before_its_end_is_stored_is_caught() {
+    assert!(pulls_caught(pulls::Fault::RemovesUnfinished, "removed as"));
+}
+
+#[test]
+fn a_late_cluster_that_gets_the_whole_deadline_is_caught() {
+    assert!(pulls_caught(pulls::Fault::GivesFullTime, "runs until"));
+}
+
+#[test]
+fn a_job_that_never_ends_and_is_ended_is_caught() {
+    assert!(pulls_caught(pulls::Fault::EndsNever, "pulls never end"));
 }

@@ -1,6 +1,6 @@
 //! Faults stop: the fleet must come to what the user asked for, and then be quiet.
 
-use scheduling::{ledger::Revision, release::Gate, split::State};
+use scheduling::{ledger::Revision, release::Gate, round::Numbers, split::State};
 
 use crate::{
     fleet::{Broken, Fleet},
@@ -95,6 +95,10 @@ fn is_exact(fleet: &Fleet) -> bool {
     let ledger = &fleet.ledger;
     if ledger.target == ledger.stable {
         return true;
+    }
+    if fleet.spec.numbers == Numbers::PerCluster {
+        let rolls_back = fleet.rules.partition_rollback;
+        return fleet.check.each.is_exact(&fleet.spec, ledger, &fleet.members, rolls_back);
     }
     let updated: u32 = fleet.members.iter().map(|it| it.of(ledger.target)).sum();
     let asked = fleet.replicas().saturating_sub(fleet.spec.partition) as u32;

@@ -128,6 +128,9 @@ pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
         0..10 => {
             setting.mode = Mode::Duplicated;
             setting.spec.replicas = dice.between(1, 3);
+            if Dice::new(seed.rotate_left(48) ^ 0xeac4).permille(500) {
+                setting.spec.numbers = Numbers::PerCluster;
+            }
         }
         10..20 => setting.mode = Mode::Aggregated,
         _ => {}
@@ -142,6 +145,17 @@ pub(crate) fn setting(seed: u64, theme: Theme) -> Setting {
             wave.pre_pull = Some(PrePull { threshold, timeout });
         }
     }
+    setting
+}
+
+/// Draws a setting in which every cluster has all replicas, and the object's numbers for itself.
+pub(crate) fn per_cluster_setting(seed: u64) -> Setting {
+    let theme = [Theme::Mixed, Theme::Canary, Theme::Joining, Theme::Failover, Theme::Waves, Theme::Calm];
+    let mut setting = setting(seed, theme[(seed % 6) as usize]);
+    let mut dice = Dice::new(seed.rotate_left(16) ^ 0xeac4);
+    setting.mode = Mode::Duplicated;
+    setting.spec.numbers = Numbers::PerCluster;
+    setting.spec.replicas = dice.between(1, if setting.clusters < 10 { 6 } else { 3 });
     setting
 }
 

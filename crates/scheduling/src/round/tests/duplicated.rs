@@ -57,6 +57,58 @@ fn split_6_numbers_per_cluster_are_copied_as_they_are() {
 }
 
 #[test]
+fn split_6_the_scale_limit_is_copied_as_it_is_too_and_holds_in_every_cluster() {
+    let mut hub = per_cluster();
+    hub.spec.scale_unavailable = Some(2);
+    hub.spec.replicas = 8;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [5, 5, 5]);
+    assert!(hub.ledger.rows.iter().all(|it| it.share.scale_unavailable == Some(2)));
+    // Pods that do not come up hold their own cluster, and no other.
+    hub.report(0, |it| (it.available, it.updated_available) = (3, 3));
+    hub.obey(1);
+    hub.obey(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [5, 7, 7]);
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [8, 8, 8]);
+}
+
+#[test]
+fn split_6_a_scale_down_that_is_held_does_not_widen_the_partition_of_a_cluster() {
+    let mut hub = per_cluster();
+    hub.spec.replicas = 5;
+    hub.round();
+    // Growth nobody has acknowledged is not taken back yet.
+    (hub.spec.replicas, hub.spec.target, hub.spec.partition) = (3, Revision(2), 2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [5, 5, 5]);
+    assert_eq!(updated(&hub), [1, 1, 1]);
+}
+
+#[test]
+fn split_6_shares_of_each_cluster_do_not_stop_a_drain_that_shrinks_first() {
+    let mut hub = per_cluster();
+    (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 1);
+    hub.join();
+    hub.set(2, State::Draining);
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3, 0, 3]);
+}
+
+#[test]
+fn split_6_a_cluster_that_waits_until_all_of_it_may_be_new_holds_no_wave() {
+    let mut hub = per_cluster();
+    hub.waves = vec![Wave::named("canary"), Wave::named("rest")];
+    hub.clusters[2].wave = 1;
+    hub.clusters[0].seeding = Seeding::Unable;
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 1;
+    hub.settle();
+    assert_eq!(updated(&hub), [0, 2, 2]);
+}
+
+#[test]
 fn split_6_waves_and_gates_also_hold_numbers_per_cluster() {
     let mut hub = per_cluster();
     hub.waves = vec![Wave::named("canary"), Wave::named("rest")];
