@@ -143,10 +143,14 @@ impl Process {
 impl ProcessContext {
     /// A client of this life; it goes silent when the life ends.
     pub fn client(&self, cluster: &str) -> kube::Client {
+        kube::Client::new(self.service(cluster), "default")
+    }
+
+    /// What [`Self::client`] is built on, for clients that need layers of their own.
+    pub fn service(&self, cluster: &str) -> LinkService {
         let life = Life { process: self.process.clone(), alive: self.life.clone() };
         let link = self.world.link(&self.process.name, cluster);
-        let service = LinkService::new(&self.world.shared, self.world.cluster(cluster), link, Some(life));
-        kube::Client::new(service, "default")
+        LinkService::new(&self.world.shared, self.world.cluster(cluster), link, Some(life))
     }
 
     /// The world, for its clock.
