@@ -23,11 +23,13 @@ use kruise_core::{
 };
 use kube::{Api, Client, Resource, client::Body};
 use serde_json::Value;
-use sim::{World, faults::LinkService};
+use sim::{World, faults::LinkService, world::Process};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 pub(crate) const CLUSTER: &str = "member-1";
+/// The process that the controller under test runs in.
+pub(crate) const AGENT: &str = "agent";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// What a controller is built from.
@@ -52,6 +54,25 @@ pub(crate) async fn run<F: Future<Output = ()>>(
     let parts = Parts { client: client.clone(), pods: pods.clone(), settings, token: token.clone() };
     let feed = pods.run(client.clone(), Api::all(client), client::watch(), token);
     tokio::join!(feed, controller(parts));
+}
+
+/// Starts `controller` as a process that can be killed.
+pub(crate) fn start_agent<F>(
+    world: &World,
+    controller: impl Fn(Client, Clock) -> F + Send + Sync + 'static,
+) -> Process
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    world.process(AGENT, move |it| controller(it.client(CLUSTER), clock(it.world())))
+}
+
+/// Kills `agent` at rest: it comes back and has nothing to write.
+pub(crate) async fn restart_at_rest(world: &World, agent: &Process) {
+    let at_rest = world.cluster(CLUSTER).server().version();
+    agent.crash();
+    world.pass(secs(600)).await;
+    assert_eq!(world.cluster(CLUSTER).server().version(), at_rest, "a restart at rest writes nothing");
 }
 
 pub(crate) fn clock(world: &World) -> Clock {

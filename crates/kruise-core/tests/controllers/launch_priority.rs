@@ -100,16 +100,14 @@ fn containers_start_in_order_although_the_controller_keeps_dying_on_a_bad_networ
             world.invariant("containers start in order", move |world| {
                 watched.iter().try_for_each(|it| in_order(world, it))
             });
-            let controller = world.process("agent", |context| {
-                release(context.client(CLUSTER), Clock::following(context.world().now()))
-            });
+            let controller = start_agent(&world, release);
             names.iter().for_each(|it| create(&world, it));
             for _ in 0..8 {
                 controller.crash_after_writes(2);
                 world.pass(secs(60)).await;
                 names.iter().for_each(|it| start(&world, it));
             }
-            world.link("agent", CLUSTER).set_weather(Weather::calm());
+            world.link(AGENT, CLUSTER).set_weather(Weather::calm());
             for _ in 0..4 {
                 world.pass(secs(120)).await;
                 names.iter().for_each(|it| start(&world, it));
@@ -119,14 +117,7 @@ fn containers_start_in_order_although_the_controller_keeps_dying_on_a_bad_networ
             }
             assert!(controller.starts() > 2, "it died often: {}", controller.starts());
 
-            let at_rest = world.cluster(CLUSTER).server().version();
-            controller.crash();
-            world.pass(secs(600)).await;
-            assert_eq!(
-                world.cluster(CLUSTER).server().version(),
-                at_rest,
-                "a restart at rest writes nothing"
-            );
+            restart_at_rest(&world, &controller).await;
         });
     }
 }
@@ -134,8 +125,7 @@ fn containers_start_in_order_although_the_controller_keeps_dying_on_a_bad_networ
 #[test]
 fn a_pod_that_comes_back_under_its_name_starts_in_order_again() {
     fleet().nodes(0).seed(1).run(async |world| {
-        let clock = clock(&world);
-        let _controller = world.process("agent", move |it| release(it.client(CLUSTER), clock.clone()));
+        let _controller = start_agent(&world, release);
         create(&world, "web");
         for _ in 0..4 {
             world.pass(secs(10)).await;

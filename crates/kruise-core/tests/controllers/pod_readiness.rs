@@ -40,9 +40,7 @@ fn gate(world: &World, name: &str) -> Option<Value> {
 fn pods_become_ready_although_the_controller_keeps_dying_on_a_bad_network() {
     for seed in 0..4 {
         fleet().nodes(3).weather(Weather::rough()).seed(seed).run(async |world| {
-            let controller = world.process("agent", |context| {
-                open_gates(context.client(CLUSTER), Clock::following(context.world().now()))
-            });
+            let controller = start_agent(&world, open_gates);
             for round in 0..6_u64 {
                 controller.crash_after_writes(2);
                 for index in 0..4 {
@@ -50,18 +48,11 @@ fn pods_become_ready_although_the_controller_keeps_dying_on_a_bad_network() {
                 }
                 world.pass(secs(40)).await;
             }
-            world.link("agent", CLUSTER).set_weather(Weather::calm());
+            world.link(AGENT, CLUSTER).set_weather(Weather::calm());
             world.all_ready(CLUSTER, secs(900)).await;
             assert!(controller.starts() > 3, "it died often: {}", controller.starts());
 
-            let at_rest = world.cluster(CLUSTER).server().version();
-            controller.crash();
-            world.pass(secs(600)).await;
-            assert_eq!(
-                world.cluster(CLUSTER).server().version(),
-                at_rest,
-                "a restart at rest writes nothing"
-            );
+            restart_at_rest(&world, &controller).await;
         });
     }
 }
@@ -72,8 +63,7 @@ fn a_gate_that_somebody_closed_stays_closed() {
         create(&world, "held");
         let closed = json!({ "status": { "conditions": [{ "type": "KruisePodReady", "status": "False" }] } });
         write(&world, Method::PATCH, &format!("{PODS}/held/status"), &closed);
-        let clock = clock(&world);
-        let _controller = world.process("agent", move |it| open_gates(it.client(CLUSTER), clock.clone()));
+        let _controller = start_agent(&world, open_gates);
         create(&world, "free");
         world
             .eventually("the other gate is open", secs(60), |it| {
