@@ -70,7 +70,14 @@ impl<K: Cached> Writer<K> {
             Ok(found) => found,
             // Not the name was the conflict, but something else: a quota that many write at once.
             Err(error) if error.code() == Some(404) => return Err(conflict),
-            Err(error) => return Err(error),
+            Err(error) => {
+                // Nobody could say whose it is. If it is ours (a proxy may have sent the create twice), another name for
+                // the next attempt would make two.
+                if error.leaves_doubt() || error.code() == Some(429) {
+                    self.doubt(on, key, None, Intent::Create);
+                }
+                return Err(error);
+            }
         };
         // One that is on its way out is no answer to a create.
         let is_ours = controller_uid(&found) == Some(on.owner) && found.meta().deletion_timestamp.is_none();
@@ -179,10 +186,14 @@ impl<K: Cached> Writer<K> {
     /// Passes `error` on, after noting whether the write may have happened all the same.
     fn noted(&self, error: Error, on: On<'_>, key: &Key, uid: Option<&str>, intent: Intent) -> Error {
         if error.leaves_doubt() {
-            let owner = Some(on.owner.to_owned());
-            self.cache.doubted(Doubt { key: key.clone(), uid: uid.map(str::to_owned), owner, intent });
+            self.doubt(on, key, uid, intent);
         }
         error
+    }
+
+    fn doubt(&self, on: On<'_>, key: &Key, uid: Option<&str>, intent: Intent) {
+        let owner = Some(on.owner.to_owned());
+        self.cache.doubted(Doubt { key: key.clone(), uid: uid.map(str::to_owned), owner, intent });
     }
 }
 

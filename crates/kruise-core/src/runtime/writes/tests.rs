@@ -87,6 +87,29 @@ async fn a_name_that_belongs_to_a_stranger_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namesake_on_its_way_out_or_gone_again_is_no_answer_to_a_create() {
+    let mut leaving = body("a", 5, "owner");
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    for found in [(200, leaving), status(404)] {
+        let (writer, cache, _) = writer(vec![status(409), found.clone()]);
+        let error = writer.create(ON, &Key::new("n", "a"), &body("a", 0, "owner")).await.unwrap_err();
+        assert_eq!((error.code(), error.label()), (Some(409), "conflict"), "{found:?}");
+        assert_eq!((cache.all().len(), cache.doubts_of("owner").len()), (0, 0), "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_name_whose_owner_cannot_be_asked_for_is_in_doubt() {
+    for (found, doubts) in [(status(500), 1), (status(429), 1), (status(403), 0)] {
+        let (writer, cache, _) = writer(vec![status(409), found.clone()]);
+        let error = writer.create(ON, &Key::new("n", "a"), &body("a", 0, "owner")).await.unwrap_err();
+        assert_eq!(error.code(), Some(found.0));
+        let intents: Vec<_> = cache.doubts_of("owner").into_iter().map(|it| it.intent).collect();
+        assert_eq!(intents, vec![Intent::Create; doubts], "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_create_leaves_nothing_behind() {
     let (writer, cache, _) = writer(vec![status(403)]);
     writer.create(ON, &Key::new("n", "a"), &body("a", 0, "owner")).await.unwrap_err();
