@@ -63,6 +63,24 @@ fn the_successor_of_a_pod_that_somebody_deletes_waits_until_its_name_and_data_ar
 }
 
 #[test]
+fn an_id_whose_name_a_stranger_has_taken_is_left_alone_until_the_stranger_is_gone() {
+    let mut village = village(true);
+    let lost = village.names()[0].clone();
+    let id = village.pods[&lost]["metadata"]["labels"]["apps.kruise.io/cloneset-instance-id"].clone();
+    village.pods.remove(&lost);
+    village.occupied.insert(id.as_str().unwrap().to_owned());
+    village.settle();
+    assert_eq!((village.pods.len(), village.claims.len()), (3, 4), "another pod, with a claim of its own");
+    assert!(!village.pods.contains_key(&lost));
+
+    village.occupied.clear();
+    village.change(json!({"replicas": 4}));
+    village.settle();
+    assert!(village.pods.contains_key(&lost), "name and data are free again");
+    assert_eq!(village.claims.len(), 4);
+}
+
+#[test]
 fn updating_in_place_keeps_claims_and_recreating_replaces_them() {
     for (policy, kept) in [("InPlaceIfPossible", true), ("ReCreate", false)] {
         let mut village = village(true);

@@ -1,7 +1,10 @@
 //! A cluster in miniature for tests of plans: pods as values, a kubelet that obeys, and the checks that must hold at
 //! every step.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -23,6 +26,9 @@ pub(super) struct Village {
     /// Pods by name, as the API server would hold them.
     pub(super) pods: BTreeMap<String, Value>,
     pub(super) claims: BTreeMap<String, Value>,
+    /// Ids whose names strangers have taken.
+    pub(super) occupied: BTreeSet<String>,
+    pub(super) doubts: Doubts,
     versions: Vec<Arc<Version>>,
     current: String,
     pub(super) options: Options,
@@ -50,6 +56,8 @@ impl Village {
             cloneset: serde_json::from_value(cloneset).unwrap(),
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
+            occupied: BTreeSet::new(),
+            doubts: Doubts::default(),
             versions: Vec::new(),
             current: String::new(),
             options: Options { env_from_metadata: true, ..Options::default() },
@@ -122,8 +130,8 @@ impl Village {
             update: self.versions.last().unwrap(),
             current,
             history: &self.versions,
-            occupied: &Default::default(),
-            doubts: &Doubts::default(),
+            occupied: &self.occupied,
+            doubts: &self.doubts,
             nodes: &BTreeMap::new(),
             options: self.options,
             now: self.now,
