@@ -97,6 +97,9 @@ impl Version {
     }
 }
 
+/// When to look again at pods in doubt. What clears a doubt up may change nothing that would wake us.
+const IN_DOUBT: Duration = Duration::from_secs(15);
+
 /// Requests whose outcome is unknown. The remedy is to ask for the same again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Doubts {
@@ -106,6 +109,14 @@ pub struct Doubts {
     pub deleted: BTreeSet<String>,
     /// Names of pods that may have been changed.
     pub changed: BTreeSet<String>,
+}
+
+impl Doubts {
+    /// Whether everything is known.
+    pub fn is_empty(&self) -> bool {
+        let Self { created, deleted, changed } = self;
+        created.is_empty() && deleted.is_empty() && changed.is_empty()
+    }
 }
 
 /// What is there, at one moment.
@@ -334,7 +345,8 @@ pub fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], draw: &mut d
     let doomed: BTreeSet<*const PodLite> = plan.scale.iter().filter_map(touched).collect();
     let rest = facts.iter().filter(|it| !doomed.contains(&Arc::as_ptr(it.pod)));
     let steps = refresh::plan(world, rest, numbers.update < 0);
-    plan.look_again = steps.look_again;
+    let in_doubt = (!world.doubts.is_empty()).then_some(IN_DOUBT);
+    plan.look_again = steps.look_again.into_iter().chain(in_doubt).min();
     plan.refresh = steps.actions;
     plan.trouble = steps.trouble;
     if !steps.moves_states {

@@ -276,3 +276,15 @@ fn a_pod_that_cannot_be_made_does_not_keep_the_others_from_an_update() {
     let plan = village.plan();
     assert_eq!((plan.scale.len(), plan.update.len()), (1, 1), "the lost pod uses half of the budget");
 }
+
+/// The status says that the pod is down, and only the next pass says otherwise.
+#[test]
+fn a_pod_in_doubt_is_looked_at_again_though_nothing_changes() {
+    let mut village = Village::new(json!({"replicas": 3}));
+    village.settle();
+    assert_eq!(village.plan().look_again, None);
+    let name = village.names()[0].clone();
+    village.doubts.changed.insert(name);
+    let plan = village.plan();
+    assert!(plan.is_empty() && plan.look_again.is_some(), "{plan:?}");
+}
