@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod cloneset;
 mod kit;
 mod launch_priority;
 mod pod_readiness;
