@@ -27,6 +27,9 @@ use run::Outcome;
 /// How many seeds run unless more are asked for.
 const SEEDS: u64 = 40;
 
+/// Runs of each flawed controller that go together.
+const FLAWED: usize = 24;
+
 fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|it| it.parse().ok())
 }
@@ -115,12 +118,20 @@ fn a_run_is_a_function_of_its_seed() {
 fn flawed_controllers_are_caught() {
     let words = ["pods are alive", "was just taken down"];
     let mut found = [0, 0];
-    for flaw in [Flaw::ForgetsWrites, Flaw::BelievesFailures] {
-        let broken = run_all(0..24, flaw).broken;
+    // A second pod is taken down by mistake far less often than a second one is made.
+    let most = 10 * FLAWED;
+    for (flaw, start) in
+        (0..most).step_by(FLAWED).flat_map(|it| [(Flaw::ForgetsWrites, it), (Flaw::BelievesFailures, it)])
+    {
+        let (start, end) = (start as u64, (start + FLAWED) as u64);
+        let broken = run_all(start..end, flaw).broken;
         let caught = words.map(|word| broken.iter().filter(|it| it.1.contains(word)).count());
-        println!("{flaw:?}: {} of 24 runs broke a promise, {caught:?} for {words:?}", broken.len());
+        println!("{flaw:?}: {} of {FLAWED} runs broke a promise, {caught:?} for {words:?}", broken.len());
         assert!(caught[0] > 0, "{flaw:?} makes too many pods, and nobody noticed");
         found = [found[0] + caught[0], found[1] + caught[1]];
+        if flaw == Flaw::BelievesFailures && found[1] > 0 {
+            return;
+        }
     }
-    assert!(found[1] > 0, "too many pods were taken down, and nobody noticed");
+    panic!("too many pods were taken down, and nobody noticed");
 }

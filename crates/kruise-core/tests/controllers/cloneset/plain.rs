@@ -135,7 +135,8 @@ fn pods_follow_the_spec_and_rest_when_they_are_there() {
 #[test]
 fn it_makes_no_difference_after_which_write_the_controller_is_killed() {
     let (writes, calm) = tell(None).unwrap();
-    let ends = in_parallel(1..writes + 1, |it| tell(Some(it)));
+    // After the last write of all there is nothing to be started again for.
+    let ends = in_parallel(1..writes, |it| tell(Some(it)));
     let differing: Vec<_> = ends.iter().filter(|(_, it)| it.as_ref().map(|it| &it.1) != Ok(&calm)).collect();
     for (killed_after, it) in &differing {
         println!("killed after write {killed_after}: {it:?}");

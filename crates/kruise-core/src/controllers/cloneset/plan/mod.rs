@@ -190,10 +190,13 @@ pub struct Fact<'a> {
     pub is_marked: bool,
     /// Running and ready, whatever its state.
     pub is_ready: bool,
-    /// Ready at this moment, and in no lifecycle step.
+    /// Ready at this moment, and in no lifecycle step: taking it down costs something.
     pub is_serving: bool,
-    /// Ready for long enough, and in no lifecycle step.
+    /// Ready for long enough, and in no lifecycle step: it is what limits are about.
     pub is_available: bool,
+    /// Available as far as it can be seen, and perhaps taken down by a request without an answer. It counts as down, and
+    /// costs as much to take down as one that is up.
+    is_doubtful: bool,
 }
 
 impl Fact<'_> {
@@ -221,14 +224,16 @@ pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
         let is_doubted = world.doubts.deleted.contains(name);
         // It may have begun its update: it counts as down until that is known.
         let may_be_down = is_doubted || world.doubts.changed.contains(name);
+        let seems_available = state::is_available(pod, limits.min_ready_seconds, world.now);
         Fact {
             pod,
             state: State::of(pod),
             is_updated: state::is_at_revision(pod, &world.update.name),
             is_marked: is_doubted || state::is_marked_for_deletion(pod) || named.contains(name),
             is_ready: !is_doubted && state::is_ready_for(pod, 0, world.now),
-            is_serving: !may_be_down && state::is_available(pod, 0, world.now),
-            is_available: !may_be_down && state::is_available(pod, limits.min_ready_seconds, world.now),
+            is_serving: !is_doubted && state::is_available(pod, 0, world.now),
+            is_available: !may_be_down && seems_available,
+            is_doubtful: !is_doubted && may_be_down && seems_available,
         }
     };
     world.active.iter().map(fact).collect()

@@ -160,11 +160,12 @@ fn affordable<'o>(
         if down_at_target + chosen >= allowed {
             break;
         }
-        if fact.is_available {
-            if down >= allowed {
+        if fact.is_available || fact.is_doubtful {
+            // One in doubt is among those that are down already.
+            down += i64::from(fact.is_available);
+            if down > allowed {
                 break;
             }
-            down += 1;
         }
         chosen += 1;
     }

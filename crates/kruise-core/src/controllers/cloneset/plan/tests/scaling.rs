@@ -243,32 +243,49 @@ fn what_may_have_happened_is_asked_for_again_under_the_same_name() {
     assert_eq!(ids, ["bbbbb"], "the other one waits until it is known what became of this one");
 }
 
+/// The plan of a settled village in which the first pod may have been changed, after `change`.
+fn plan_in_doubt(
+    spec: serde_json::Value,
+    change: impl FnOnce(&mut Village),
+) -> crate::controllers::cloneset::plan::Plan {
+    use crate::controllers::cloneset::plan::Doubts;
+    let mut village = settled(spec);
+    change(&mut village);
+    village.doubts = Doubts { changed: [village.names().remove(0)].into(), ..Doubts::default() };
+    village.plan()
+}
+
 #[test]
 fn a_pod_that_may_be_updating_counts_as_down() {
-    use crate::controllers::cloneset::plan::{self, Doubts, World, limits::Limits};
-    let village = settled(json!({"replicas": 2}));
-    let pods: Vec<_> = village
-        .pods
-        .values()
-        .map(|it| std::sync::Arc::new(serde_json::from_value(it.clone()).unwrap()))
-        .collect();
-    let name = village.names().remove(0);
-    let doubts = Doubts { changed: [name].into(), ..Doubts::default() };
-    let version = plan::Version::named("web-r1".into());
-    let world = World {
-        cloneset: &village.cloneset,
-        active: &pods,
-        inactive: &[],
-        claims: &[],
-        update: &version,
-        current: &version,
-        history: &[],
-        occupied: &Default::default(),
-        doubts: &doubts,
-        nodes: &Default::default(),
-        options: village.options,
-        now: village.now,
+    let spec = json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}});
+    let plan = plan_in_doubt(spec, |village| village.image("web:2"));
+    let [Action::Change(change)] = plan.update.as_slice() else { panic!("{plan:?}") };
+    assert!(change.pod.metadata.name.is_some(), "one of two, and that is the one in doubt or none");
+}
+
+/// Found by the simulation: a pod in doubt that was named for deletion went although two others were down.
+#[test]
+fn a_pod_in_doubt_is_not_taken_down_as_if_that_cost_nothing() {
+    let spec = json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}});
+    let break_the_others = |village: &mut Village| {
+        let names = village.names();
+        village.broken = names[1..].to_vec();
+        village.tick();
+        names[0].clone()
     };
-    let facts = plan::facts(&world, &Limits::of(&village.cloneset.spec));
-    assert_eq!(facts.iter().map(|it| it.is_available).collect::<Vec<_>>(), [false, true]);
+    let plan = plan_in_doubt(spec.clone(), |village| {
+        let name = break_the_others(village);
+        village.label(&name, "apps.kruise.io/specified-delete", json!("true"));
+    });
+    assert!(plan.scale.is_empty(), "{plan:?}");
+    let plan = plan_in_doubt(spec, |village| {
+        let name = break_the_others(village);
+        village.image("web:2");
+        assert!(village.pods.contains_key(&name));
+    });
+    let touched = plan.update.iter().filter_map(|it| match it {
+        Action::Change(it) => it.pod.metadata.name.clone(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(touched.count(), 1, "a broken pod may be mended, the one in doubt is left alone");
 }
