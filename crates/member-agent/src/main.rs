@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use kruise_core::runtime::{logs, shutdown};
-use member_agent::manager;
+use member_agent::{daemon, flags::Log, manager};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Parser)]
@@ -17,20 +17,34 @@ struct Arguments {
 enum Role {
     /// The controllers and the admission server of one cluster; several replicas elect one leader
     Manager(Box<manager::Arguments>),
+    /// The duties of one node: image pulls, container recreate, container meta; one for each node
+    Daemon(Box<daemon::Arguments>),
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let Role::Manager(arguments) = Arguments::parse().role;
+    let role = Arguments::parse().role;
     // Two providers may be in the build; rustls wants to be told which.
     rustls::crypto::ring::default_provider().install_default().ok().context("another TLS provider is set")?;
     let environment = |name: &str| std::env::var(name).ok();
-    let settings = manager::Settings::new(*arguments, &environment)?;
-    logs::init(settings.log.format, settings.log.level, environment("RUST_LOG").as_deref())?;
-
     let stop = CancellationToken::new();
     let signals = tokio::spawn(shutdown::on_signals(stop.clone()));
-    let ended = manager::run(settings, stop).await;
+    let ended = match role {
+        Role::Manager(arguments) => {
+            let settings = manager::Settings::new(*arguments, &environment)?;
+            log(settings.log)?;
+            manager::run(settings, stop).await.map_err(Into::into)
+        }
+        Role::Daemon(arguments) => {
+            let settings = daemon::Settings::new(*arguments, &environment)?;
+            log(settings.log)?;
+            daemon::run(settings, stop).await.map_err(Into::into)
+        }
+    };
     signals.abort();
-    Ok(ended?)
+    ended
+}
+
+fn log(Log { format, level }: Log) -> Result<()> {
+    Ok(logs::init(format, level, std::env::var("RUST_LOG").ok().as_deref())?)
 }

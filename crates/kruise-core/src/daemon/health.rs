@@ -1,4 +1,4 @@
-//! `/healthz` and `/metrics` of the daemon, in the words that probes and people know from upstream.
+//! `/healthz`, `/readyz` and `/metrics` of the daemon, in the words that probes and people know from upstream.
 
 use std::sync::{Arc, OnceLock};
 
@@ -56,9 +56,10 @@ impl Health {
     }
 }
 
-/// The routes of the daemon.
+/// The routes of the daemon. It gets no requests of others, so being ready means no more than doing its work.
 pub fn routes(health: Health, metrics: Metrics) -> Router {
-    let healthz = Router::new().route("/healthz", get(answer)).with_state(health);
+    let healthz =
+        Router::new().route("/healthz", get(answer)).route("/readyz", get(answer)).with_state(health);
     let text = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
     let metrics = move || async move { (text, metrics.text()) };
     healthz.merge(Router::new().route("/metrics", get(metrics)))
@@ -121,6 +122,7 @@ mod tests {
             ("will-fail", Arc::new(Cache(false))),
         ]);
         assert_eq!(ask(&health, "/healthz").await, (500, "check will-fail failed, err: not synced".into()));
+        assert_eq!(ask(&health, "/readyz").await.0, 500);
         assert_eq!(ask(&health, "/metrics").await.0, 200);
     }
 }

@@ -101,7 +101,8 @@ impl Parts {
         let Settings { host_run, socket, .. } = &self.settings;
         let paths = sockets::candidates(host_run, socket.as_deref(), |it| it.exists());
         if paths.is_empty() {
-            warn!(host_run = %host_run.display(), ?socket, "not found container runtime sock");
+            let (flag, below) = (socket.as_deref().unwrap_or_default(), host_run.display());
+            error!(%below, flag, "not found container runtime sock: check --socket-file and the mount of /var/run");
         }
         let mut by_name: BTreeMap<String, Arc<dyn Runtime>> = BTreeMap::new();
         let mut images: Option<Arc<dyn Images>> = None;

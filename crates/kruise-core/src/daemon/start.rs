@@ -28,7 +28,7 @@ pub struct Settings {
     pub node: String,
     /// Where the cluster is.
     pub source: client::Source,
-    /// Where `/healthz` and `/metrics` are served; nowhere if absent.
+    /// Where `/healthz`, `/readyz` and `/metrics` are served; nowhere if absent.
     pub address: Option<SocketAddr>,
     /// Where the host's `/var/run` is.
     pub host_run: PathBuf,
@@ -69,10 +69,12 @@ pub enum Error {
     #[error("not found NODE_NAME in environments")]
     NoNode,
     /// There is no client for the API server.
-    #[error("cannot connect to the API server")]
+    #[error(
+        "no way to the cluster: check --kubeconfig and --context, KUBECONFIG, or the pod's service account"
+    )]
     Connect(#[from] ConnectError),
     /// The address for health and metrics cannot be used.
-    #[error("cannot listen on {0}")]
+    #[error("--addr: could not listen on {0}")]
     Listen(SocketAddr, #[source] std::io::Error),
     /// Health and metrics are not served any more.
     #[error("health and metrics are not served any more")]
@@ -97,7 +99,9 @@ pub async fn run(settings: Settings, token: CancellationToken) -> Result<(), Err
     let health = Health::default();
     // Everything ends with this token: also when serving fails.
     let token = token.child_token();
-    let served = serve(settings.address, health::routes(health.clone(), metrics.clone()), token.clone());
+    // A taken port is found before anything happens.
+    let bound = bind(settings.address).await?;
+    let served = serve(bound, health::routes(health.clone(), metrics.clone()), token.clone());
     let parts = Parts { settings, client, clock, metrics, counted, health, seed: Seed::from_system() };
     let work = async {
         if let Some(runtimes) = parts.find_runtimes(&token).await {
@@ -115,16 +119,19 @@ pub async fn run(settings: Settings, token: CancellationToken) -> Result<(), Err
     }
 }
 
-async fn serve(
-    address: Option<SocketAddr>,
-    routes: axum::Router,
-    token: CancellationToken,
-) -> Result<(), Error> {
-    let Some(address) = address else {
-        token.cancelled().await;
-        return Ok(());
-    };
+async fn bind(address: Option<SocketAddr>) -> Result<Option<Bound>, Error> {
+    let Some(address) = address else { return Ok(None) };
     let bound = Bound::bind(address).await.map_err(|it| Error::Listen(address, it))?;
-    info!(address = %bound.address, "serving /healthz and /metrics");
-    bound.serve(routes, token).await.map_err(Error::Serve)
+    info!(flag = "addr", address = %bound.address, "listening");
+    Ok(Some(bound))
+}
+
+async fn serve(bound: Option<Bound>, routes: axum::Router, token: CancellationToken) -> Result<(), Error> {
+    match bound {
+        Some(bound) => bound.serve(routes, token).await.map_err(Error::Serve),
+        None => {
+            token.cancelled().await;
+            Ok(())
+        }
+    }
 }

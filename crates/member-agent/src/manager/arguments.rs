@@ -1,11 +1,12 @@
 //! The command line. Names and defaults are those of OpenKruise's manager, so that its manifests start this one.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::ArgAction;
-use kruise_core::runtime::{health, leader, logs};
+use kruise_core::runtime::{leader, logs};
 
-use super::{go, without_effect::WithoutEffect};
+use super::without_effect::Ignored;
+use crate::flags::{Listen, WithoutEffect, go};
 
 const VARIABLES: &str = "\
 Environment:
@@ -83,16 +84,5 @@ pub struct Arguments {
     pub(super) log_format: logs::Format,
 
     #[command(flatten)]
-    pub(super) without_effect: WithoutEffect,
-}
-
-/// An address to listen on, or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Listen(pub(super) Option<SocketAddr>);
-
-impl Listen {
-    fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |_| format!("{text:?} is no address such as :8080, 127.0.0.1:8080 or 0");
-        health::parse_address(text).map(Self).map_err(wrong)
-    }
+    pub(super) without_effect: WithoutEffect<Ignored>,
 }

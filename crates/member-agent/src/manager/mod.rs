@@ -9,7 +9,6 @@ pub mod admission;
 mod arguments;
 mod context;
 pub mod controllers;
-mod go;
 mod measures;
 mod services;
 pub mod settings;

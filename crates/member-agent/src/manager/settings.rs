@@ -13,20 +13,18 @@ use kruise_core::{
         client::Source,
         gates::{self, Gate, Gates},
         leader::Timings,
-        logs,
         webhook::{Host, certs},
     },
 };
 
 use super::arguments::Arguments;
+use crate::flags::source;
+pub use crate::flags::{Environment, Log};
 
 /// The Secret of the webhook certificate, unless told otherwise.
 pub const CERTIFICATE_SECRET: &str = "kruise-webhook-certs";
 /// The port that webhooks listen on, unless told otherwise.
 pub const WEBHOOK_PORT: u16 = 9876;
-
-/// Looks up an environment variable.
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Everything a manager needs to know.
 #[derive(Debug, Clone)]
@@ -103,15 +101,6 @@ pub enum Storage {
     Directory(PathBuf),
 }
 
-/// What is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Log {
-    /// How lines look.
-    pub format: logs::Format,
-    /// How much there is.
-    pub level: &'static str,
-}
-
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -166,17 +155,10 @@ impl Settings {
                 exclude_preparing_delete: arguments.cloneset_scaling_exclude_preparing_delete,
             },
             webhook,
-            log: Log { format: arguments.log_format, level: level(arguments.verbosity) },
-            without_effect: arguments.without_effect.0,
+            log: Log::new(arguments.log_format, arguments.verbosity),
+            without_effect: arguments.without_effect.given,
         })
     }
-}
-
-/// The order of controller-runtime: what is named, then the pod's own account, then the user's own file.
-fn source(path: Option<PathBuf>, context: Option<String>, environment: Environment<'_>) -> Source {
-    let in_pod = environment("KUBERNETES_SERVICE_HOST").is_some();
-    let is_named = path.is_some() || context.is_some() || environment("KUBECONFIG").is_some();
-    if in_pod && !is_named { Source::InCluster } else { Source::Kubeconfig { path, context } }
 }
 
 fn webhook(
@@ -248,14 +230,6 @@ fn listen(host: &Host) -> IpAddr {
     match host.dns_name().parse::<IpAddr>() {
         Ok(address) if matches!(host, Host::Url { .. }) && address.is_loopback() => address,
         _ => Ipv4Addr::UNSPECIFIED.into(),
-    }
-}
-
-fn level(verbosity: u8) -> &'static str {
-    match verbosity {
-        0..=5 => "info",
-        6..=7 => "debug",
-        8.. => "trace",
     }
 }
 

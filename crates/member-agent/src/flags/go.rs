@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Reads a duration such as `60s`, `1m30s` or `1.5h`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let malformed = || format!("{text:?} is no duration such as 60s, 5m or 1h30m");
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -33,7 +33,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads the spellings of true and false that Go's flag library accepts.
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
