@@ -5,16 +5,17 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
+use super::of_our_kind;
 use crate::{
     api::{common::keys::VIRTUAL_KUBELET, container_recreate_request::keys},
     runtime::{
+        client::{Error, call},
         gates::{Gate, Gates},
-        webhook::{
-            AdmissionRequest, Denial, Operation, Registration, Verdict,
-            registration::{FailurePolicy, Phase, SideEffects},
-        },
+        webhook::{AdmissionRequest, Denial, Operation, Registration, Verdict, registration::Phase},
     },
 };
 
@@ -22,19 +23,12 @@ use crate::{
 pub const MUTATE: &str = "/mutate-apps-kruise-io-containerrecreaterequest";
 
 /// Which requests the API server sends here.
-pub const REGISTRATIONS: &[Registration] = &[Registration {
-    name: "mcontainerrecreaterequest.kb.io",
-    phase: Phase::Mutating,
-    path: MUTATE,
-    operations: &[Operation::Create, Operation::Update],
-    group: "apps.kruise.io",
-    versions: &["v1alpha1", "v1beta1"],
-    resources: &["containerrecreaterequests"],
-    namespaces: &[],
-    objects: &[],
-    failure: FailurePolicy::Fail,
-    side_effects: SideEffects::None,
-}];
+pub const REGISTRATIONS: &[Registration] = &[of_our_kind(
+    "mcontainerrecreaterequest.kb.io",
+    Phase::Mutating,
+    MUTATE,
+    &["containerrecreaterequests"],
+)];
 
 /// The shortest deadline; anything less would pass before a node has looked.
 const SHORTEST_DEADLINE: i64 = 3;
@@ -43,16 +37,45 @@ const SHORTEST_DEADLINE: i64 = 3;
 const SIDECAR_TERMINATED: &str = "SidecarTerminated";
 
 /// The pod and the node that a new request is about, as the API server shows them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct World<'a> {
+#[derive(Debug, Clone, Default)]
+pub struct World {
     /// The pod that the request names.
-    pub pod: Option<&'a Value>,
+    pub pod: Option<Value>,
     /// The node that the pod runs on.
-    pub node: Option<&'a Value>,
+    pub node: Option<Value>,
+}
+
+impl World {
+    /// Reads the pod and its node: whole, as hooks and ports are not in any cache.
+    pub async fn read(client: &Client, namespace: &str, pod: &str) -> Result<Self, Error> {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let pod = call("get pod of recreate request", pods.get_opt(pod)).await?;
+        let name = pod.as_ref().and_then(|it| it.spec.as_ref()?.node_name.clone()).unwrap_or_default();
+        let node = match name.as_str() {
+            "" => None,
+            name => {
+                let nodes: Api<Node> = Api::all(client.clone());
+                call("get node of recreate request", nodes.get_opt(name)).await?
+            }
+        };
+        Ok(Self { pod: pod.map(|it| json!(it)), node: node.map(|it| json!(it)) })
+    }
+}
+
+/// Reviews a request, with what the API server shows about its pod.
+pub async fn review(request: &AdmissionRequest, client: &Client, gates: Gates) -> Verdict {
+    let world = match pod_of(request).filter(|_| gates.is_on(Gate::KruiseDaemon)) {
+        Some((namespace, pod)) => World::read(client, namespace, pod).await,
+        None => Ok(World::default()),
+    };
+    match world {
+        Ok(world) => mutating(request, &world, gates),
+        Err(error) => Verdict::denied(500, error.to_string()),
+    }
 }
 
 /// Reviews a request. `world` is read before, for a new one: the pod that [`pod_of`] names, and its node.
-pub fn mutating(request: &AdmissionRequest, world: World<'_>, gates: Gates) -> Verdict {
+pub fn mutating(request: &AdmissionRequest, world: &World, gates: Gates) -> Verdict {
     match (&request.object, &request.old_object) {
         (Some(object), Some(old)) if request.operation == Operation::Update => update(object, old, gates),
         (Some(object), _) if request.operation == Operation::Create => create(object, world, gates),
@@ -62,12 +85,12 @@ pub fn mutating(request: &AdmissionRequest, world: World<'_>, gates: Gates) -> V
 
 /// The namespace and name of the pod that a new request is about.
 pub fn pod_of(request: &AdmissionRequest) -> Option<(&str, &str)> {
-    let name = request.object.as_ref()?.pointer("/spec/podName")?.as_str()?;
+    let name = request.object.as_ref()?.pointer("/spec/podName")?.as_str().filter(|it| !it.is_empty())?;
     Some((request.namespace.as_deref()?, name)).filter(|_| request.operation == Operation::Create)
 }
 
 /// Reviews the creation of a request.
-pub fn create(object: &Value, world: World<'_>, gates: Gates) -> Verdict {
+pub fn create(object: &Value, world: &World, gates: Gates) -> Verdict {
     if !gates.is_on(Gate::KruiseDaemon) {
         return gate_is_off();
     }
@@ -81,6 +104,10 @@ pub fn create(object: &Value, world: World<'_>, gates: Gates) -> Verdict {
 pub fn update(object: &Value, old: &Value, gates: Gates) -> Verdict {
     if !gates.is_on(Gate::KruiseDaemon) {
         return gate_is_off();
+    }
+    // It was made where there was no admission: the controller fills it in now, in one write.
+    if label(old, keys::POD_UID).is_none() {
+        return Verdict::allow();
     }
     if object.get("spec") != old.get("spec") {
         return Verdict::denied(403, "spec of ContainerRecreateRequest is immutable");
@@ -99,14 +126,14 @@ pub fn update(object: &Value, old: &Value, gates: Gates) -> Verdict {
 }
 
 /// The request with everything filled in that the node needs, or why it cannot be.
-pub fn fill(object: &Value, world: World<'_>) -> Result<Value, Denial> {
+pub fn fill(object: &Value, world: &World) -> Result<Value, Denial> {
     let mut filled = object.clone();
     let pod_name = filled["spec"]["podName"].as_str().unwrap_or_default().to_owned();
     if pod_name.is_empty() {
         return Err(bad("podName can not be empty"));
     }
     check_numbers(&mut filled)?;
-    let Some(pod) = world.pod else { return Err(bad(format!("no found Pod named {pod_name}"))) };
+    let Some(pod) = &world.pod else { return Err(bad(format!("no found Pod named {pod_name}"))) };
     if !is_active(pod) && !has_condition(pod, SIDECAR_TERMINATED) {
         return Err(bad("not allowed to recreate containers in an inactive Pod"));
     }
@@ -114,7 +141,7 @@ pub fn fill(object: &Value, world: World<'_>) -> Result<Value, Denial> {
     if node_name.is_empty() {
         return Err(bad("not allowed to recreate containers in a pending Pod"));
     }
-    let Some(node) = world.node else { return Err(bad(format!("no found Node named {node_name}"))) };
+    let Some(node) = &world.node else { return Err(bad(format!("no found Node named {node_name}"))) };
 
     let labels = object_at(&mut filled, &["metadata", "labels"]);
     labels.insert(keys::ACTIVE.into(), json!("true"));

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::of_our_kind;
 use crate::{
     api::image_pull_job::keys::FINALIZER,
     image,
     runtime::{
         gates::{Gate, Gates},
         webhook::{
-            AdmissionRequest, FieldError, FieldFault, Operation, Registration, Verdict,
-            registration::{FailurePolicy, Phase, SideEffects},
+            AdmissionRequest, FieldError, FieldFault, Operation, Registration, Verdict, registration::Phase,
         },
     },
 };
@@ -27,32 +27,11 @@ pub const VALIDATE_LIST: &str = "/validate-apps-kruise-io-imagelistpulljob";
 
 /// Which requests the API server sends here.
 pub const REGISTRATIONS: &[Registration] = &[
-    registration("mimagepulljob-v1beta1.kb.io", Phase::Mutating, MUTATE, &["imagepulljobs"]),
-    registration("vimagepulljob-v1beta1.kb.io", Phase::Validating, VALIDATE, &["imagepulljobs"]),
-    registration("mimagelistpulljob-v1beta1.kb.io", Phase::Mutating, MUTATE_LIST, &["imagelistpulljobs"]),
-    registration("vimagelistpulljob-v1beta1.kb.io", Phase::Validating, VALIDATE_LIST, &["imagelistpulljobs"]),
+    of_our_kind("mimagepulljob-v1beta1.kb.io", Phase::Mutating, MUTATE, &["imagepulljobs"]),
+    of_our_kind("vimagepulljob-v1beta1.kb.io", Phase::Validating, VALIDATE, &["imagepulljobs"]),
+    of_our_kind("mimagelistpulljob-v1beta1.kb.io", Phase::Mutating, MUTATE_LIST, &["imagelistpulljobs"]),
+    of_our_kind("vimagelistpulljob-v1beta1.kb.io", Phase::Validating, VALIDATE_LIST, &["imagelistpulljobs"]),
 ];
-
-const fn registration(
-    name: &'static str,
-    phase: Phase,
-    path: &'static str,
-    resources: &'static [&'static str],
-) -> Registration {
-    Registration {
-        name,
-        phase,
-        path,
-        operations: &[Operation::Create, Operation::Update],
-        group: "apps.kruise.io",
-        versions: &["v1alpha1", "v1beta1"],
-        resources,
-        namespaces: &[],
-        objects: &[],
-        failure: FailurePolicy::Fail,
-        side_effects: SideEffects::None,
-    }
-}
 
 /// The most images of one list.
 const MOST_IMAGES: usize = 255;

@@ -15,6 +15,37 @@ pub mod pod;
 pub mod template;
 pub(crate) mod tree;
 
+use crate::{
+    api::APPS_GROUP,
+    runtime::webhook::{
+        Operation, Registration,
+        registration::{FailurePolicy, Phase, SideEffects},
+    },
+};
+
+/// The row of the webhook table for one of OpenKruise's own kinds: asked about everything that is created or changed, in
+/// either version, and failing closed, which harms nobody but the kind itself.
+pub const fn of_our_kind(
+    name: &'static str,
+    phase: Phase,
+    path: &'static str,
+    resources: &'static [&'static str],
+) -> Registration {
+    Registration {
+        name,
+        phase,
+        path,
+        operations: &[Operation::Create, Operation::Update],
+        group: APPS_GROUP,
+        versions: &["v1alpha1", "v1beta1"],
+        resources,
+        namespaces: &[],
+        objects: &[],
+        failure: FailurePolicy::Fail,
+        side_effects: SideEffects::None,
+    }
+}
+
 /// The versions in which OpenKruise's kinds are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {

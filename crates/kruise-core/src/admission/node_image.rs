@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::of_our_kind;
 use crate::runtime::{
     clock::whole_seconds,
-    webhook::{
-        AdmissionRequest, FieldError, FieldFault, Operation, Registration, Verdict,
-        registration::{FailurePolicy, Phase, SideEffects},
-    },
+    webhook::{AdmissionRequest, FieldError, FieldFault, Registration, Verdict, registration::Phase},
 };
 
 /// Where NodeImages are changed.
@@ -18,27 +16,13 @@ pub const MUTATE: &str = "/mutate-apps-kruise-io-nodeimage";
 /// Where they are checked.
 pub const VALIDATE: &str = "/validate-apps-kruise-io-nodeimage";
 
+const RESOURCES: &[&str] = &["nodeimages"];
+
 /// Which requests the API server sends here.
 pub const REGISTRATIONS: &[Registration] = &[
-    registration("mnodeimage.kb.io", Phase::Mutating, MUTATE),
-    registration("vnodeimage.kb.io", Phase::Validating, VALIDATE),
+    of_our_kind("mnodeimage.kb.io", Phase::Mutating, MUTATE, RESOURCES),
+    of_our_kind("vnodeimage.kb.io", Phase::Validating, VALIDATE, RESOURCES),
 ];
-
-const fn registration(name: &'static str, phase: Phase, path: &'static str) -> Registration {
-    Registration {
-        name,
-        phase,
-        path,
-        operations: &[Operation::Create, Operation::Update],
-        group: "apps.kruise.io",
-        versions: &["v1alpha1", "v1beta1"],
-        resources: &["nodeimages"],
-        namespaces: &[],
-        objects: &[],
-        failure: FailurePolicy::Fail,
-        side_effects: SideEffects::None,
-    }
-}
 
 /// The most images a node is asked to have.
 const MOST_IMAGES: usize = 256;

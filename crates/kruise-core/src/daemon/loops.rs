@@ -141,7 +141,10 @@ impl Parts {
 
         let named = client::watch().fields(&format!("metadata.name={node}"));
         let labelled = client::watch().labels(&recreate::selector(node));
-        let mut parts = vec![self.feed(&node_images, named, token), self.feed(&requests, labelled, token)];
+        let mut parts = vec![
+            self.guarded_feed(&node_images, named, token),
+            self.guarded_feed(&requests, labelled, token),
+        ];
         // Nothing begins before the pods are known, where they are watched at all.
         let mut first: Vec<Arc<dyn Feed>> = Vec::new();
         if self.settings.gates.is_on(Gate::DaemonWatchingPod) {
@@ -264,6 +267,16 @@ impl Parts {
     ) -> BoxFuture<'static, ()> {
         let (cache, client, token) = (cache.clone(), self.client.clone(), token.clone());
         async move { cache.run(client.clone(), Api::all(client), config, token).await }.boxed()
+    }
+
+    fn guarded_feed<K: Cached>(
+        &self,
+        cache: &Cache<K>,
+        config: watcher::Config,
+        token: &CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let (cache, client, token) = (cache.clone(), self.client.clone(), token.clone());
+        async move { cache.run_guarded(client.clone(), Api::all(client), config, token).await }.boxed()
     }
 
     fn controller<R: Reconcile + 'static>(

@@ -14,6 +14,8 @@ pub enum Scope {
     Cluster,
     /// In the namespace that the process runs in.
     OwnNamespace,
+    /// In this namespace.
+    Namespace(&'static str),
 }
 
 /// What may be done to objects of one resource.
@@ -39,6 +41,16 @@ pub fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'s
 /// A right in the namespace of the process.
 pub fn own_namespace(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> Right {
     Right { scope: Scope::OwnNamespace, group, resource, verbs, names: Vec::new() }
+}
+
+/// A right in one namespace.
+pub fn in_namespace(
+    namespace: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+) -> Right {
+    Right { scope: Scope::Namespace(namespace), group, resource, verbs, names: Vec::new() }
 }
 
 impl Right {

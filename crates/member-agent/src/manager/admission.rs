@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use kruise_core::{
-    admission::{cloneset, pod},
+    admission::{cloneset, container_recreate_request, image_pull_job, node_image, pod},
     api,
     runtime::{
         clock::Seed,
@@ -30,7 +30,14 @@ struct Endpoint {
 
 /// Every row of every webhook that this build can serve, whatever the gates say.
 pub fn registrations() -> Vec<Registration> {
-    [pod::REGISTRATIONS, &cloneset::registrations()].concat()
+    [
+        pod::REGISTRATIONS,
+        cloneset::REGISTRATIONS,
+        node_image::REGISTRATIONS,
+        image_pull_job::REGISTRATIONS,
+        container_recreate_request::REGISTRATIONS,
+    ]
+    .concat()
 }
 
 /// The paths that are served with these gates.
@@ -40,7 +47,28 @@ fn endpoints(context: &Context) -> Vec<Endpoint> {
         let (gates, seed) = (context.gates, Seed::from_system());
         endpoints.push(Endpoint::plain(pod::MUTATE, move |it| pod::mutate(it, gates, seed.draw())));
     }
+    endpoints.extend(node_duties(context));
     endpoints
+}
+
+/// Served whatever the gates say: with theirs off, requests are refused for that reason.
+fn node_duties(context: &Context) -> [Endpoint; 7] {
+    let (gates, clock, client) = (context.gates, context.clock.clone(), context.client.clone());
+    [
+        Endpoint::plain(node_image::MUTATE, move |it| node_image::mutating(it, clock.now())),
+        Endpoint::plain(node_image::VALIDATE, node_image::validating),
+        Endpoint::plain(image_pull_job::MUTATE, move |it| image_pull_job::mutating(it, gates)),
+        Endpoint::plain(image_pull_job::VALIDATE, move |it| image_pull_job::validating(it, gates)),
+        Endpoint::plain(image_pull_job::MUTATE_LIST, move |it| image_pull_job::mutating_list(it, gates)),
+        Endpoint::plain(image_pull_job::VALIDATE_LIST, move |it| image_pull_job::validating_list(it, gates)),
+        Endpoint {
+            path: container_recreate_request::MUTATE,
+            review: Box::new(move |request| {
+                let client = client.clone();
+                Box::pin(async move { container_recreate_request::review(&request, &client, gates).await })
+            }),
+        },
+    ]
 }
 
 /// The webhook server, bound to its port.

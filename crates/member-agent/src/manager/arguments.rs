@@ -3,7 +3,10 @@
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::ArgAction;
-use kruise_core::runtime::{leader, logs};
+use kruise_core::{
+    controllers::image_pull_job::assign,
+    runtime::{leader, logs},
+};
 
 use super::without_effect::Ignored;
 use crate::flags::{Listen, WithoutEffect, go};
@@ -18,6 +21,8 @@ Environment:
   WEBHOOK_PORT         The port the webhooks listen on [default: 9876]
   WEBHOOK_CERT_WRITER  Where the certificate is kept: secret, or fs (the default with WEBHOOK_HOST)
   WEBHOOK_CERT_DIR     The directory of the certificate with fs
+  KRUISE_DAEMON_CONFIG_NS
+                       The namespace in which daemons read pull secrets [default: kruise-daemon-config]
   CERTS_RENEW_BEFORE   How long before its end the certificate is replaced: 10d, 2m, 1y [default: 180d]
   RUST_LOG             Log filter; wins over --v";
 
@@ -75,6 +80,31 @@ pub struct Arguments {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value = "false", value_parser = go::boolean,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) cloneset_scaling_exclude_preparing_delete: bool,
+
+    /// How many NodeImages are reconciled at once
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    pub(super) nodeimage_workers: NonZeroUsize,
+    /// How long a node is ready before it gets its NodeImage
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = go::duration)]
+    pub(super) nodeimage_creation_delay: Duration,
+    /// How many ImagePullJobs are reconciled at once
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    pub(super) imagepulljob_workers: NonZeroUsize,
+    /// Seconds that an image stays in a NodeImage beyond the time of the finished job that put it there
+    #[arg(long, value_name = "SECONDS", default_value_t = assign::DEFAULT_TTL,
+          value_parser = clap::value_parser!(i32).range(0..=2_678_400))]
+    pub(super) default_ttlseconds_for_always_nodeimage: i32,
+    /// How many ImageListPullJobs are reconciled at once
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    pub(super) imagelistpulljob_workers: NonZeroUsize,
+    /// How many ContainerRecreateRequests are reconciled at once
+    #[arg(
+        long,
+        visible_alias = "containerrecreaterequest-workers",
+        value_name = "COUNT",
+        default_value = "3"
+    )]
+    pub(super) crr_workers: NonZeroUsize,
 
     /// How much is logged, as klog counts it: up to 5 what happens, 6 and 7 also why, from 8 on everything
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value = "0")]

@@ -3,9 +3,13 @@
 use std::{fmt, num::NonZeroUsize};
 
 use futures::{FutureExt, future::BoxFuture};
-use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kruise_core::{
-    api::{cloneset::v1beta1::CloneSet, image_pull_job::v1beta1::ImagePullJob},
+    api::{
+        cloneset::v1beta1::CloneSet, container_recreate_request::v1beta1::ContainerRecreateRequest,
+        image_list_pull_job::v1beta1::ImageListPullJob, image_pull_job::v1beta1::ImagePullJob,
+        node_image::v1beta1::NodeImage,
+    },
     backoff::Doubling,
     runtime::{
         cache::{Cache, Cached, claim::ClaimLite, node::NodeLite, pod::PodLite, revision::RevisionLite},
@@ -14,11 +18,14 @@ use kruise_core::{
         controller,
         events::Recorder,
         executor::Executor,
-        gates::Gates,
+        gates::{Gate, Gates},
         metrics::Metrics,
     },
 };
-use kube::{Api, Client, Resource, core::DeserializeGuard};
+use kube::{
+    Api, Client, Resource,
+    core::{DeserializeGuard, PartialObjectMeta},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::settings;
@@ -30,12 +37,16 @@ pub struct Context {
     pub client: Client,
     /// What is known about it.
     pub caches: Caches,
+    /// The only namespace that is watched; all if there is none.
+    pub namespace: Option<String>,
     /// Tells people.
     pub events: Recorder,
     /// Which optional behaviour is on.
     pub gates: Gates,
     /// How CloneSets are handled.
     pub cloneset: settings::CloneSet,
+    /// How the cluster's side of node duties is done.
+    pub nodes: settings::NodeDuties,
     /// Carries out many writes at once.
     pub executor: Executor,
     /// Whether the API server has `pods/resize`.
@@ -47,6 +58,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// The only namespace whose secrets are watched. Jobs name secrets anywhere; without jobs there are only copies.
+    pub(super) fn secrets_in(&self) -> Option<&str> {
+        let only = &self.nodes.jobs.secrets_namespace;
+        (!self.gates.is_on(Gate::ImagePullJob)).then_some(only.as_str())
+    }
+
     /// How the controller `name` runs, with at most `workers` objects at once.
     pub fn controller(&self, name: &'static str, workers: NonZeroUsize) -> controller::Settings {
         controller::Settings {
@@ -83,7 +100,15 @@ pub struct Caches {
     /// CloneSets.
     pub clonesets: Cache<DeserializeGuard<CloneSet>>,
     /// Image pull jobs.
-    pub image_pull_jobs: Cache<DeserializeGuard<ImagePullJob>>,
+    pub image_pull_jobs: Cache<ImagePullJob>,
+    /// Lists of them.
+    pub image_list_pull_jobs: Cache<ImageListPullJob>,
+    /// What nodes should have, and have.
+    pub node_images: Cache<NodeImage>,
+    /// Requests to restart containers.
+    pub recreate_requests: Cache<ContainerRecreateRequest>,
+    /// Names and annotations of secrets; what they hold is not asked for.
+    pub secrets: Cache<PartialObjectMeta<Secret>>,
 }
 
 impl Caches {
@@ -98,48 +123,93 @@ impl Caches {
             nodes: cache("nodes", clock, metrics),
             clonesets: cache("clonesets", clock, metrics),
             image_pull_jobs: cache("imagepulljobs", clock, metrics),
+            image_list_pull_jobs: cache("imagelistpulljobs", clock, metrics),
+            node_images: cache("nodeimages", clock, metrics),
+            recreate_requests: cache("containerrecreaterequests", clock, metrics),
+            secrets: cache("secrets", clock, metrics),
         }
     }
 
-    /// What keeps the caches fed from `namespace`, or from everywhere, until `token` is cancelled.
-    pub(super) fn feeds(
-        &self,
-        client: &Client,
-        namespace: Option<&str>,
-        token: &CancellationToken,
-    ) -> Vec<BoxFuture<'static, ()>> {
+    /// What keeps the caches fed until `token` is cancelled. What nobody reads with these gates is left alone.
+    pub(super) fn feeds(&self, context: &Context, token: &CancellationToken) -> Vec<BoxFuture<'static, ()>> {
+        let (client, gates) = (&context.client, context.gates);
         // Without `..`, so that no cache is forgotten: one that is not fed holds up its controllers for ever.
-        let Self { pods, claims, revisions, nodes, clonesets, image_pull_jobs } = self;
-        vec![
-            feed(pods, client, namespace, token),
-            feed(claims, client, namespace, token),
-            feed(revisions, client, namespace, token),
-            feed(clonesets, client, namespace, token),
-            feed(image_pull_jobs, client, namespace, token),
-            run(nodes, client, Api::all(client.clone()), token),
-        ]
+        let Self {
+            pods,
+            claims,
+            revisions,
+            nodes,
+            clonesets,
+            image_pull_jobs,
+            image_list_pull_jobs,
+            node_images,
+            recreate_requests,
+            secrets,
+        } = self;
+        let source = Source { client, namespace: context.namespace.as_deref(), token };
+        let mut feeds = vec![
+            source.feed(pods),
+            source.feed(claims),
+            source.feed(revisions),
+            source.feed(clonesets),
+            source.guarded(image_pull_jobs, source.api()),
+            source.run(nodes, Api::all(client.clone())),
+        ];
+        if gates.is_on(Gate::KruiseDaemon) {
+            feeds.push(source.guarded(node_images, Api::all(client.clone())));
+            feeds.push(source.guarded(recreate_requests, source.api()));
+            feeds.push(source.names(secrets, context.secrets_in()));
+        }
+        if gates.is_on(Gate::ImagePullJob) {
+            feeds.push(source.guarded(image_list_pull_jobs, source.api()));
+        }
+        feeds
     }
 }
 
-fn feed<K: Cached + Resource<Scope = NamespaceResourceScope>>(
-    cache: &Cache<K>,
-    client: &Client,
-    namespace: Option<&str>,
-    token: &CancellationToken,
-) -> BoxFuture<'static, ()> {
-    let api = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    run(cache, client, api, token)
+/// Where caches are fed from.
+struct Source<'a> {
+    client: &'a Client,
+    namespace: Option<&'a str>,
+    token: &'a CancellationToken,
 }
 
-fn run<K: Cached>(
-    cache: &Cache<K>,
-    client: &Client,
-    api: Api<K>,
-    token: &CancellationToken,
-) -> BoxFuture<'static, ()> {
-    let (cache, client, token) = (cache.clone(), client.clone(), token.clone());
-    async move { cache.run(client, api, client::watch(), token).await }.boxed()
+impl Source<'_> {
+    fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
+        match self.namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    fn feed<K: Cached + Resource<Scope = NamespaceResourceScope>>(
+        &self,
+        cache: &Cache<K>,
+    ) -> BoxFuture<'static, ()> {
+        self.run(cache, self.api())
+    }
+
+    fn run<K: Cached>(&self, cache: &Cache<K>, api: Api<K>) -> BoxFuture<'static, ()> {
+        let (cache, client, token) = (cache.clone(), self.client.clone(), self.token.clone());
+        async move { cache.run(client, api, client::watch(), token).await }.boxed()
+    }
+
+    fn guarded<K: Cached>(&self, cache: &Cache<K>, api: Api<DeserializeGuard<K>>) -> BoxFuture<'static, ()> {
+        let (cache, client, token) = (cache.clone(), self.client.clone(), self.token.clone());
+        async move { cache.run_guarded(client, api, client::watch(), token).await }.boxed()
+    }
+
+    /// Secrets are not bound to the namespace that is watched: copies for daemons are in one of their own.
+    fn names(
+        &self,
+        secrets: &Cache<PartialObjectMeta<Secret>>,
+        only: Option<&str>,
+    ) -> BoxFuture<'static, ()> {
+        // Of this type only metadata is ever asked for.
+        let api = match only {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        self.run(secrets, api)
+    }
 }

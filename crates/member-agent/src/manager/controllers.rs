@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 use kruise_core::{
-    controllers::{cloneset, launch_priority, pod_readiness},
+    controllers::{
+        cloneset, container_recreate_request, image_list_pull_job, image_pull_job, launch_priority,
+        node_image, pod_readiness,
+    },
     runtime::{
         access::Right,
         clock::Seed,
         controller::{Controller, Reconcile},
+        gates::{Gate, Gates},
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -22,6 +26,8 @@ pub struct Entry {
     pub name: &'static str,
     /// The rights it needs.
     pub needs: fn() -> Vec<Right>,
+    /// The gate without which it does not run.
+    pub gate: Option<Gate>,
     build: fn(&Context) -> Box<dyn Run>,
 }
 
@@ -30,6 +36,7 @@ pub const CONTROLLERS: &[Entry] = &[
     Entry {
         name: cloneset::NAME,
         needs: cloneset::needs,
+        gate: None,
         build: |it| {
             let settings = it.controller(cloneset::NAME, it.cloneset.workers);
             Box::new(cloneset::controller(cloneset_context(it), settings))
@@ -38,6 +45,7 @@ pub const CONTROLLERS: &[Entry] = &[
     Entry {
         name: pod_readiness::NAME,
         needs: pod_readiness::needs,
+        gate: None,
         build: |it| {
             let settings = it.controller(pod_readiness::NAME, pod_readiness::WORKERS);
             Box::new(pod_readiness::controller(it.client.clone(), &it.caches.pods, settings))
@@ -46,9 +54,53 @@ pub const CONTROLLERS: &[Entry] = &[
     Entry {
         name: launch_priority::NAME,
         needs: launch_priority::needs,
+        gate: None,
         build: |it| {
             let settings = it.controller(launch_priority::NAME, launch_priority::WORKERS);
             Box::new(launch_priority::controller(it.client.clone(), &it.caches.pods, settings))
+        },
+    },
+    Entry {
+        name: node_image::NAME,
+        needs: node_image::needs,
+        gate: Some(Gate::KruiseDaemon),
+        build: |it| {
+            let settings = it.controller(node_image::NAME, it.nodes.node_image_workers);
+            let (recorder, delay) = (it.events.of("nodeimage-controller"), it.nodes.creation_delay);
+            let caches = node_image_caches(it);
+            Box::new(node_image::controller(it.client.clone(), &caches, recorder, delay, settings))
+        },
+    },
+    Entry {
+        name: image_pull_job::NAME,
+        needs: image_pull_job::needs,
+        gate: Some(Gate::ImagePullJob),
+        build: |it| {
+            let settings = it.controller(image_pull_job::NAME, it.nodes.job_workers);
+            let own = it.nodes.jobs.clone();
+            Box::new(image_pull_job::controller(it.client.clone(), &job_caches(it), own, settings))
+        },
+    },
+    Entry {
+        name: image_list_pull_job::NAME,
+        needs: image_list_pull_job::needs,
+        gate: Some(Gate::ImagePullJob),
+        build: |it| {
+            let settings = it.controller(image_list_pull_job::NAME, it.nodes.list_workers);
+            let recorder = it.events.of("imagelistpulljob-controller");
+            let (lists, jobs) = (&it.caches.image_list_pull_jobs, &it.caches.image_pull_jobs);
+            let (client, executor) = (it.client.clone(), it.executor.clone());
+            Box::new(image_list_pull_job::controller(client, lists, jobs, recorder, executor, settings))
+        },
+    },
+    Entry {
+        name: container_recreate_request::NAME,
+        needs: container_recreate_request::needs,
+        gate: Some(Gate::KruiseDaemon),
+        build: |it| {
+            let settings = it.controller(container_recreate_request::NAME, it.nodes.request_workers);
+            let (requests, pods) = (&it.caches.recreate_requests, &it.caches.pods);
+            Box::new(container_recreate_request::controller(it.client.clone(), requests, pods, settings))
         },
     },
 ];
@@ -78,6 +130,33 @@ fn cloneset_context(context: &Context) -> cloneset::Context {
     }
 }
 
+fn node_image_caches(context: &Context) -> node_image::Caches {
+    node_image::Caches {
+        nodes: context.caches.nodes.clone(),
+        node_images: context.caches.node_images.clone(),
+        jobs: context.caches.image_pull_jobs.clone(),
+        secrets: context.caches.secrets.clone(),
+        jobs_in: context.namespace.clone(),
+        secrets_in: context.secrets_in().map(str::to_owned),
+    }
+}
+
+fn job_caches(context: &Context) -> image_pull_job::Caches {
+    image_pull_job::Caches {
+        jobs: context.caches.image_pull_jobs.clone(),
+        node_images: context.caches.node_images.clone(),
+        pods: context.caches.pods.clone(),
+        secrets: context.caches.secrets.clone(),
+    }
+}
+
+impl Entry {
+    /// Whether it runs with these gates.
+    pub fn runs(&self, gates: Gates) -> bool {
+        self.gate.is_none_or(|it| gates.is_on(it))
+    }
+}
+
 /// A controller that is ready to run.
 pub(super) trait Run: Send {
     /// Runs until `stop` is cancelled and what is under way has ended.
@@ -90,7 +169,26 @@ impl<R: Reconcile + 'static> Run for Controller<R> {
     }
 }
 
-/// Builds every controller. They hear of changes from now on, so this is for the leader alone.
+/// Builds every controller that the gates let run. They hear of changes from now on, so this is for the leader alone.
 pub(super) fn controllers(context: &Context) -> Vec<Box<dyn Run>> {
-    CONTROLLERS.iter().map(|it| (it.build)(context)).collect()
+    CONTROLLERS.iter().filter(|it| it.runs(context.gates)).map(|it| (it.build)(context)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(gates: &str) -> Vec<&'static str> {
+        let gates = gates.parse().unwrap();
+        CONTROLLERS.iter().filter(|it| it.runs(gates)).map(|it| it.name).collect()
+    }
+
+    #[test]
+    fn node_duties_run_with_their_gates() {
+        let workloads = ["cloneset-controller", "pod-readiness", "launch-priority"];
+        let without_jobs = [workloads.as_slice(), &["nodeimage", "containerrecreaterequest"]].concat();
+        assert_eq!(running("KruiseDaemon=false,ImagePullJobGate=true"), workloads);
+        assert_eq!(running(""), without_jobs);
+        assert_eq!(running("PreDownloadImageForInPlaceUpdate=true").len(), CONTROLLERS.len());
+    }
 }

@@ -103,16 +103,18 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     let (measures, clock) = (Measures::new(), Clock::system());
     let throttle = Throttle::default();
     let (client, server_version) = connect(&settings, &measures, &clock, &throttle).await?;
-    access::compare(&client, &settings.webhook.own_namespace).await;
+    access::compare(&client, &settings.webhook.own_namespace, settings.gates).await;
     let listeners = Listeners::bind(&settings).await?;
     let caches = Caches::new(&clock, &measures.metrics);
     let sink = events::Sink::new(client.clone(), clock.clone(), measures.metrics.clone());
     let context = Context {
         client,
         caches,
+        namespace: settings.namespace.clone(),
         events: sink.recorder("kruise-agent"),
         gates: settings.gates,
         cloneset: settings.cloneset,
+        nodes: settings.nodes.clone(),
         executor: Executor { limit: WRITES_AT_ONCE, throttle, clock: clock.clone() },
         server_resizes: server_resizes(&server_version),
         clock,
@@ -124,7 +126,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
 
     // Apart from `stop`: controllers end first, and the others serve them until they have.
     let mut services = Services::new();
-    services.caches(&context, settings.namespace.as_deref());
+    services.caches(&context);
     services.events(sink);
     services.endpoints(listeners, &measures.metrics, &handle, &stop);
     services.webhooks(server, context.client.clone());

@@ -53,8 +53,8 @@ impl Services {
         Self { running: JoinSet::new(), close: CancellationToken::new() }
     }
 
-    pub(super) fn caches(&mut self, context: &Context, namespace: Option<&str>) {
-        for feed in context.caches.feeds(&context.client, namespace, &self.close) {
+    pub(super) fn caches(&mut self, context: &Context) {
+        for feed in context.caches.feeds(context, &self.close) {
             self.running.spawn(async {
                 feed.await;
                 Ok(())

@@ -8,7 +8,11 @@ use std::{
 };
 
 use kruise_core::{
-    api::crds::{WEBHOOK_NAMESPACE, WEBHOOK_SERVICE},
+    api::{
+        crds::{WEBHOOK_NAMESPACE, WEBHOOK_SERVICE},
+        image_pull_job::keys::SECRETS_NAMESPACE,
+    },
+    controllers::image_pull_job,
     runtime::{
         client::Source,
         gates::{self, Gate, Gates},
@@ -45,6 +49,8 @@ pub struct Settings {
     pub namespace: Option<String>,
     /// How CloneSets are handled.
     pub cloneset: CloneSet,
+    /// How the cluster's side of node duties is done.
+    pub nodes: NodeDuties,
     /// How admission is served.
     pub webhook: Webhook,
     /// What is logged.
@@ -71,6 +77,23 @@ pub struct CloneSet {
     pub workers: NonZeroUsize,
     /// Whether pods that prepare their deletion do not count as replicas.
     pub exclude_preparing_delete: bool,
+}
+
+/// How the cluster's side of node duties is done.
+#[derive(Debug, Clone)]
+pub struct NodeDuties {
+    /// How many NodeImages are seen to at once.
+    pub node_image_workers: NonZeroUsize,
+    /// How many ImagePullJobs.
+    pub job_workers: NonZeroUsize,
+    /// How many ImageListPullJobs.
+    pub list_workers: NonZeroUsize,
+    /// How many ContainerRecreateRequests.
+    pub request_workers: NonZeroUsize,
+    /// How long a node is ready before it gets its NodeImage.
+    pub creation_delay: Duration,
+    /// How image pull jobs are handled.
+    pub jobs: image_pull_job::Settings,
 }
 
 /// How admission is served.
@@ -153,6 +176,18 @@ impl Settings {
             cloneset: CloneSet {
                 workers: arguments.cloneset_workers,
                 exclude_preparing_delete: arguments.cloneset_scaling_exclude_preparing_delete,
+            },
+            nodes: NodeDuties {
+                node_image_workers: arguments.nodeimage_workers,
+                job_workers: arguments.imagepulljob_workers,
+                list_workers: arguments.imagelistpulljob_workers,
+                request_workers: arguments.crr_workers,
+                creation_delay: arguments.nodeimage_creation_delay,
+                jobs: image_pull_job::Settings {
+                    secrets_namespace: environment("KRUISE_DAEMON_CONFIG_NS")
+                        .unwrap_or_else(|| SECRETS_NAMESPACE.to_owned()),
+                    default_ttl: arguments.default_ttlseconds_for_always_nodeimage,
+                },
             },
             webhook,
             log: Log::new(arguments.log_format, arguments.verbosity),

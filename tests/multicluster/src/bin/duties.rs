@@ -123,6 +123,8 @@ async fn manager(kubeconfig: &str, token: CancellationToken) -> Result<()> {
         node_images: node_images.clone(),
         jobs: jobs.clone(),
         secrets: secrets.clone(),
+        jobs_in: None,
+        secrets_in: None,
     };
     let settings = parts.settings(node_image::NAME, node_image::WORKERS);
     let recorder = sink.recorder("nodeimage-controller");

@@ -7,14 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Context, FindPod, PodFacts, claims, default, validate, validate_delete, warnings};
 use crate::{
-    admission::{Version, template, tree},
+    admission::{Version, of_our_kind, template, tree},
     api::cloneset::{v1alpha1, v1beta1},
     runtime::{
         gates::Gates,
-        webhook::{
-            AdmissionRequest, Builder, Operation, Registration, Verdict,
-            registration::{FailurePolicy, Phase, SideEffects},
-        },
+        webhook::{AdmissionRequest, Builder, Operation, Registration, Verdict, registration::Phase},
     },
 };
 
@@ -43,33 +40,18 @@ impl fmt::Debug for Setup {
     }
 }
 
-/// Which requests are sent to the webhooks.
-pub fn registrations() -> [Registration; 2] {
-    const CHANGES: &[Operation] = &[Operation::Create, Operation::Update];
-    let mutating = Registration {
-        name: "mcloneset.kb.io",
-        phase: Phase::Mutating,
-        path: MUTATE_PATH,
-        operations: CHANGES,
-        group: "apps.kruise.io",
-        versions: &["v1alpha1", "v1beta1"],
-        resources: &["clonesets"],
-        namespaces: &[],
-        objects: &[],
-        failure: FailurePolicy::Fail,
-        side_effects: SideEffects::None,
-    };
-    let validating = Registration {
-        name: "vcloneset.kb.io",
-        phase: Phase::Validating,
-        path: VALIDATE_PATH,
-        operations: &[Operation::Create, Operation::Update, Operation::Delete],
-        ..mutating
-    };
-    [mutating, validating]
-}
+const RESOURCES: &[&str] = &["clonesets"];
 
-/// Answers the webhooks of [`registrations`].
+/// Which requests are sent to the webhooks.
+pub const REGISTRATIONS: &[Registration] = &[
+    of_our_kind("mcloneset.kb.io", Phase::Mutating, MUTATE_PATH, RESOURCES),
+    Registration {
+        operations: &[Operation::Create, Operation::Update, Operation::Delete],
+        ..of_our_kind("vcloneset.kb.io", Phase::Validating, VALIDATE_PATH, RESOURCES)
+    },
+];
+
+/// Answers the webhooks of [`REGISTRATIONS`].
 pub fn serve(server: Builder, setup: Setup) -> Builder {
     let gates = setup.gates;
     server.review(MUTATE_PATH, move |request| mutated(request, gates)).review_async(

@@ -30,7 +30,7 @@ fn request(containers: Value, more: Value) -> Value {
 
 fn filled(request: &Value, pod: &Value) -> Result<Value, String> {
     let node = json!({"metadata": {"name": "n1"}});
-    fill(request, World { pod: Some(pod), node: Some(&node) }).map_err(|it| {
+    fill(request, &World { pod: Some(pod.clone()), node: Some(node) }).map_err(|it| {
         assert_eq!(it.code, 400);
         it.message
     })
@@ -93,7 +93,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 #[test]
 fn pods_that_do_not_run_are_refused() {
     let one = request(json!([{"name": "app"}]), json!({}));
-    let none = fill(&one, World::default()).unwrap_err();
+    let none = fill(&one, &World::default()).unwrap_err();
     assert_eq!((none.code, none.message.as_str()), (400, "no found Pod named web"));
     let with = |change: Value| {
         let mut pod = pod();
@@ -107,15 +107,14 @@ fn pods_that_do_not_run_are_refused() {
     let mut terminated = over;
     terminated["status"]["conditions"] = json!([{"type": "SidecarTerminated"}]);
     assert!(with(terminated).is_ok());
-    let (pod, no_node) = (pod(), None);
-    assert!(fill(&one, World { pod: Some(&pod), node: no_node }).is_err());
+    assert!(fill(&one, &World { pod: Some(pod()), node: None }).is_err());
 }
 
 #[test]
 fn a_pod_on_a_virtual_node_is_marked() {
     let node = json!({"metadata": {"labels": {"type": "virtual-kubelet"}}});
-    let (pod, one) = (pod(), request(json!([{"name": "app"}]), json!({})));
-    let it = fill(&one, World { pod: Some(&pod), node: Some(&node) }).unwrap();
+    let one = request(json!([{"name": "app"}]), json!({}));
+    let it = fill(&one, &World { pod: Some(pod()), node: Some(node) }).unwrap();
     assert_eq!(it["metadata"]["labels"]["type"], "virtual-kubelet");
 }
 
@@ -136,9 +135,11 @@ fn what_is_asked_for_and_of_whom_never_changes() {
     assert_eq!(with(json!({"metadata": {"labels": {"crr.apps.kruise.io/pod-uid": "x"}}})), 403);
     assert_eq!(with(json!({"metadata": {"labels": {"crr.apps.kruise.io/node-name": null}}})), 403);
     assert_eq!(with(json!({"metadata": {"labels": {"crr.apps.kruise.io/active": null}}})), 200);
+    let before_admission = request(json!([{"name": "app"}]), json!({}));
+    assert_eq!(code(update(&old, &before_admission, gates)), 200, "the controller fills it in");
     let off: Gates = "KruiseDaemon=false".parse().unwrap();
     assert_eq!(code(update(&old, &old, off)), 403);
-    assert_eq!(code(create(&old, World::default(), off)), 403);
+    assert_eq!(code(create(&old, &World::default(), off)), 403);
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub struct Caches {
     /// Nodes.
     pub nodes: Cache<NodeLite>,
     /// Image pull jobs.
-    pub jobs: Cache<DeserializeGuard<ImagePullJob>>,
+    pub jobs: Cache<ImagePullJob>,
 }
 
 /// What it writes with.
@@ -78,7 +78,7 @@ pub struct Writers {
     /// Revisions.
     pub revisions: Writer<RevisionLite>,
     /// Image pull jobs.
-    pub jobs: Writer<DeserializeGuard<ImagePullJob>>,
+    pub jobs: Writer<ImagePullJob>,
 }
 
 /// Everything a reconcile works with.

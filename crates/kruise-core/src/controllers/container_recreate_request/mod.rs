@@ -7,9 +7,8 @@ mod tests;
 
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
-use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, Client,
+    Client,
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
@@ -18,14 +17,18 @@ use tracing::{info, warn};
 use self::plan::{Action, plan};
 use crate::{
     admission::container_recreate_request::{World, fill},
-    api::container_recreate_request::{
-        keys,
-        v1beta1::{ContainerRecreateRequest, RecreatePhase},
+    api::{
+        APPS_GROUP,
+        container_recreate_request::{
+            keys,
+            v1beta1::{ContainerRecreateRequest, RecreatePhase},
+        },
     },
     pod::patch::PodPatch,
     runtime::{
+        access::{self, Right},
         cache::{Cache, Change, pod::PodLite},
-        client::{Error, call},
+        client::Error,
         clock::{Clock, whole_seconds},
         controller::{Controller, Next, Reconcile, Settings, Triggers},
         key::{Key, uid, version},
@@ -37,6 +40,21 @@ use crate::{
 pub const NAME: &str = "containerrecreaterequest";
 /// How many requests are seen to at once.
 pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+
+/// What it does at the API server, its admission included: that reads pods and nodes one by one.
+pub fn needs() -> Vec<Right> {
+    vec![
+        access::cluster(
+            APPS_GROUP,
+            "containerrecreaterequests",
+            &["get", "list", "watch", "patch", "delete"],
+        ),
+        access::cluster(APPS_GROUP, "containerrecreaterequests/status", &["patch"]),
+        access::cluster("", "pods", &["get", "list", "watch"]),
+        access::cluster("", "pods/status", &["patch"]),
+        access::cluster("", "nodes", &["get"]),
+    ]
+}
 
 /// The controller, which hears of changes to the caches from now on.
 pub fn controller(
@@ -171,20 +189,8 @@ impl Requests {
     /// Does what admission does, where it was not asked: in one write, so that no node ever sees half of it.
     async fn fill(&self, request: &ContainerRecreateRequest) -> Result<(), Error> {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
-        // The whole pod: hooks and ports are not in the cache.
-        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), namespace);
-        let pod = call("get pod of recreate request", pods.get_opt(&request.spec.pod_name)).await?;
-        let pod = pod.map(|it| json!(it));
-        let node_name = pod.as_ref().and_then(|it| it["spec"]["nodeName"].as_str()).unwrap_or_default();
-        let node = match node_name {
-            "" => None,
-            name => {
-                call("get node of recreate request", Api::<Node>::all(self.client.clone()).get_opt(name))
-                    .await?
-            }
-        };
-        let node = node.map(|it| json!(it));
-        match fill(&json!(request), World { pod: pod.as_ref(), node: node.as_ref() }) {
+        let world = World::read(&self.client, namespace, &request.spec.pod_name).await?;
+        match fill(&json!(request), &world) {
             Ok(filled) => {
                 let body = json!({
                     "metadata": {"labels": filled["metadata"]["labels"], "resourceVersion": version(request)},

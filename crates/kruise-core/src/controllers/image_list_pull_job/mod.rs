@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 use self::plan::plan;
 use crate::{
     api::{
+        APPS_GROUP,
         common::keys::CONTROLLER_REVISION_HASH,
         image_list_pull_job::{ImageListPullJobStatus, events, v1beta1::ImageListPullJob},
         image_pull_job::v1beta1::ImagePullJob,
     },
     runtime::{
+        access::{self, Right},
         cache::{Cache, Feed},
         client::Error,
         clock::Clock,
@@ -33,6 +35,16 @@ use crate::{
 pub const NAME: &str = "imagelistpulljob";
 /// How many lists are seen to at once.
 pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+
+/// What it does at the API server.
+pub fn needs() -> Vec<Right> {
+    vec![
+        access::cluster(APPS_GROUP, "imagelistpulljobs", &["get", "list", "watch", "patch", "delete"]),
+        access::cluster(APPS_GROUP, "imagelistpulljobs/status", &["patch"]),
+        access::cluster(APPS_GROUP, "imagelistpulljobs/finalizers", &["update"]),
+        access::cluster(APPS_GROUP, "imagepulljobs", &["get", "list", "watch", "create", "delete"]),
+    ]
+}
 
 /// The controller, which hears of changes to the caches from now on.
 pub fn controller(

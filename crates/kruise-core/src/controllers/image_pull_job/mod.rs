@@ -33,11 +33,13 @@ use self::{
 use super::node_image::images_patch;
 use crate::{
     api::{
+        APPS_GROUP,
         image_pull_job::{ImagePullJobStatus, keys, v1beta1::ImagePullJob},
         node_image::v1beta1::{NodeImage, ReferenceObject},
     },
     image::Malformed,
     runtime::{
+        access::{self, Right},
         cache::{Cache, Feed, pod::PodLite},
         client,
         clock::{Clock, Seed},
@@ -54,6 +56,21 @@ pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero
 
 /// A deadline is looked at no sooner than this.
 const SOONEST: Duration = Duration::from_secs(1);
+
+/// What it does at the API server. Pull secrets are read wherever jobs are, and written only where daemons read them;
+/// a job names secrets of its own namespace alone.
+pub fn needs() -> Vec<Right> {
+    const READ: &[&str] = &["get", "list", "watch"];
+    vec![
+        access::cluster(APPS_GROUP, "imagepulljobs", &["get", "list", "watch", "patch", "delete"]),
+        access::cluster(APPS_GROUP, "imagepulljobs/status", &["patch"]),
+        access::cluster(APPS_GROUP, "nodeimages", &["get", "list", "watch", "patch"]),
+        access::cluster("", "pods", READ),
+        access::cluster("", "secrets", READ),
+        access::cluster("", "namespaces", &["get"]).named([keys::SECRETS_NAMESPACE]),
+        access::in_namespace(keys::SECRETS_NAMESPACE, "", "secrets", &["create", "update", "delete"]),
+    ]
+}
 
 /// What the controller reads.
 #[derive(Debug, Clone)]

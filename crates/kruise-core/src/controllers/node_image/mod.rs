@@ -28,7 +28,8 @@ use tracing::info;
 use self::plan::{Action, Observed, plan};
 use crate::{
     api::{
-        image_pull_job::v1beta1::ImagePullJob,
+        APPS_GROUP,
+        image_pull_job::{keys::SECRETS_NAMESPACE, v1beta1::ImagePullJob},
         node_image::{
             events,
             v1beta1::{ImageSpec, NodeImage},
@@ -36,6 +37,7 @@ use crate::{
     },
     daemon::images::status,
     runtime::{
+        access::{self, Right},
         cache::{Cache, Feed, node::NodeLite},
         client::Error,
         clock::{Clock, Seed},
@@ -56,6 +58,18 @@ pub const CREATION_DELAY: Duration = Duration::from_secs(30);
 /// Nothing is looked at again sooner than this, plus up to two seconds: many tags end at about the same time.
 const SOONEST: Duration = Duration::from_secs(3);
 
+/// What it does at the API server. Of secrets it reads the names, and only where daemons read the rest.
+pub fn needs() -> Vec<Right> {
+    const READ: &[&str] = &["get", "list", "watch"];
+    vec![
+        access::cluster(APPS_GROUP, "nodeimages", &["get", "list", "watch", "create", "patch", "delete"]),
+        access::cluster(APPS_GROUP, "nodeimages/status", &["patch"]),
+        access::cluster(APPS_GROUP, "imagepulljobs", READ),
+        access::cluster("", "nodes", READ),
+        access::in_namespace(SECRETS_NAMESPACE, "", "secrets", &["list", "watch"]),
+    ]
+}
+
 /// What the controller reads.
 #[derive(Debug, Clone)]
 pub struct Caches {
@@ -67,6 +81,10 @@ pub struct Caches {
     pub jobs: Cache<ImagePullJob>,
     /// Names of secrets; their content is not read.
     pub secrets: Cache<PartialObjectMeta<Secret>>,
+    /// The only namespace whose jobs are known; all if there is none.
+    pub jobs_in: Option<String>,
+    /// The only namespace whose secrets are known; all if there is none.
+    pub secrets_in: Option<String>,
 }
 
 /// The controller, which hears of changes to the caches from now on.
@@ -78,7 +96,7 @@ pub fn controller(
     settings: Settings,
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
-    let Caches { nodes, node_images, jobs, secrets } = caches.clone();
+    let Caches { nodes, node_images, jobs, secrets, jobs_in: _, secrets_in: _ } = caches.clone();
     let wake = triggers.clone();
     node_images.on_change(move |change| wake.now(change.key()));
     let (wake, known) = (triggers.clone(), node_images.clone());
@@ -197,18 +215,30 @@ impl NodeImages {
             for owner in image.tags.iter().flat_map(|it| &it.owner_references) {
                 let (namespace, name) =
                     (owner.namespace.clone().unwrap_or_default(), owner.name.clone().unwrap_or_default());
-                if let Some(job) = self.caches.jobs.get(&Key::new(&namespace, &name)) {
-                    observed.jobs.insert((namespace, name), uid(&*job).to_owned());
-                }
+                let job = self.caches.jobs.get(&Key::new(&namespace, &name));
+                let found = match job {
+                    Some(job) => Some(uid(&*job).to_owned()),
+                    // Where nothing is known, everything named is taken to be there.
+                    None if is_out_of(self.caches.jobs_in.as_deref(), &namespace) => owner.uid.clone(),
+                    None => None,
+                };
+                observed.jobs.extend(found.map(|it| ((namespace, name), it)));
             }
             for secret in &image.pull_secrets {
-                if self.caches.secrets.get(&Key::new(&secret.namespace, &secret.name)).is_some() {
+                if is_out_of(self.caches.secrets_in.as_deref(), &secret.namespace)
+                    || self.caches.secrets.get(&Key::new(&secret.namespace, &secret.name)).is_some()
+                {
                     observed.secrets.insert((secret.namespace.clone(), secret.name.clone()));
                 }
             }
         }
         observed
     }
+}
+
+/// Whether a namespace is not the only one that is known.
+fn is_out_of(known: Option<&str>, namespace: &str) -> bool {
+    known.is_some_and(|it| it != namespace)
 }
 
 /// The merge patch that turns one set of images into another.

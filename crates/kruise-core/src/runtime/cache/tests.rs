@@ -227,3 +227,38 @@ async fn a_quiet_cache_asks_for_nothing() {
     assert_eq!(script.asked(), ["list /api/v1/pods", "watch /api/v1/pods"]);
     running.token.cancel();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_stays_what_it_was_and_does_not_stop_the_others() {
+    let unreadable = |name: &str, version: u64| {
+        let mut pod = pod(name, version);
+        pod["spec"]["containers"] = json!("none");
+        pod
+    };
+    let events = vec![
+        event("MODIFIED", unreadable("a", 11)),
+        event("ADDED", unreadable("new", 12)),
+        event("ADDED", pod("b", 13)),
+        event("DELETED", unreadable("a", 14)),
+    ];
+    let listed = vec![unreadable("x", 4), pod("a", 5)];
+    let script = Script::default().list(10, listed).watch(Answer::Stream(events));
+    let cache: Cache<PodLite> = Cache::new("pods", Clock::system(), Metrics::default());
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let notes = told.clone();
+    cache.on_change(move |it| notes.lock().unwrap().push(format!("{} {}", it.key(), it.after.is_some())));
+    let (feeding, client, token) = (cache.clone(), script.client(), CancellationToken::new());
+    let stop = token.clone();
+    let task = tokio::spawn(async move {
+        let api = Api::all(client.clone());
+        feeding.run_guarded(client, api, client::watch(), stop).await;
+    });
+    cache.synced().await;
+    pass(1).await;
+    let told: Vec<_> = told.lock().unwrap().iter().filter(|it| *it != "n/a true").cloned().collect();
+    assert_eq!(told, ["n/b true", "n/a false"]);
+    assert_eq!(cache.all().len(), 1);
+    assert_eq!(script.asked().len(), 2, "one list and one watch are enough");
+    token.cancel();
+    task.await.unwrap();
+}

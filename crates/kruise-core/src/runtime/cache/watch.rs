@@ -2,11 +2,11 @@
 
 use std::{pin::pin, time::Duration};
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::{
     Api, Client,
     api::GetParams,
-    core::Request,
+    core::{DeserializeGuard, Request},
     runtime::watcher::{self, InitialListStrategy, ListSemantic, watcher},
 };
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use crate::{
     backoff::Doubling,
     runtime::{
         client::{ANSWER_TIMEOUT, call},
+        key::Key,
         overlay::Ticket,
     },
 };
@@ -37,25 +38,78 @@ const LOOK_UP_EVERY: Duration = Duration::from_secs(30);
 /// At most this many look-ups in one go.
 const LOOK_UPS: usize = 100;
 
+/// What a watcher tells.
+type Watched<T> = Result<watcher::Event<T>, watcher::Error>;
+
 impl<K: Cached> Cache<K> {
     /// Keeps the cache fed from `api` until `token` is cancelled. Run it once per cache.
     ///
     /// Lists are consistent reads whatever `config` says: the overlay relies on a list containing what was written
     /// before it began.
     pub async fn run(&self, client: Client, api: Api<K>, config: watcher::Config, token: CancellationToken) {
-        let mut config = config.list_semantic(ListSemantic::MostRecent);
-        config.initial_list_strategy = InitialListStrategy::ListWatch;
+        let config = consistent(config);
+        self.feed(client, move || watcher(api.clone(), config.clone()), Some, token).await;
+    }
+
+    /// Like [`Cache::run`], for kinds whose objects may not be readable: one that is not is logged, and what was known
+    /// of it stays, so that it does not stop the others.
+    pub async fn run_guarded(
+        &self,
+        client: Client,
+        api: Api<DeserializeGuard<K>>,
+        config: watcher::Config,
+        token: CancellationToken,
+    ) {
+        let config = consistent(config);
+        let readable = |event| self.readable(event);
+        self.feed(client, move || watcher(api.clone(), config.clone()), readable, token).await;
+    }
+
+    async fn feed<T, S: Stream<Item = Watched<T>>>(
+        &self,
+        client: Client,
+        watch: impl Fn() -> S,
+        read: impl Fn(watcher::Event<T>) -> Option<watcher::Event<K>>,
+        token: CancellationToken,
+    ) {
         tokio::select! {
             () = token.cancelled() => {}
-            _ = async { tokio::join!(self.follow(api, config), self.heal(client)) } => {}
+            _ = async { tokio::join!(self.follow(watch, read), self.heal(client)) } => {}
         }
     }
 
+    /// What an event says, as far as its object can be read.
+    fn readable(&self, event: watcher::Event<DeserializeGuard<K>>) -> Option<watcher::Event<K>> {
+        Some(match event {
+            watcher::Event::Apply(it) => watcher::Event::Apply(self.read_or_keep(it)?),
+            watcher::Event::Delete(it) => watcher::Event::Delete(self.read_or_keep(it)?),
+            watcher::Event::Init => watcher::Event::Init,
+            watcher::Event::InitApply(it) => watcher::Event::InitApply(self.read_or_keep(it)?),
+            watcher::Event::InitDone => watcher::Event::InitDone,
+        })
+    }
+
+    /// The object; one that cannot be read is what it was when it could.
+    fn read_or_keep(&self, object: DeserializeGuard<K>) -> Option<K> {
+        let key = Key::of(&object);
+        object.0.map_or_else(
+            |invalid| {
+                warn!(error = %invalid, cache = self.0.name, %key, "an object cannot be read");
+                self.get(&key).map(|it| K::clone(&it))
+            },
+            Some,
+        )
+    }
+
     /// Follows one watcher after another, for ever.
-    async fn follow(&self, api: Api<K>, config: watcher::Config) {
+    async fn follow<T, S: Stream<Item = Watched<T>>>(
+        &self,
+        watch: impl Fn() -> S,
+        read: impl Fn(watcher::Event<T>) -> Option<watcher::Event<K>>,
+    ) {
         let mut failures = 0_u32;
         loop {
-            let mut events = pin!(watcher(api.clone(), config.clone()));
+            let mut events = pin!(watch());
             let mut is_listing = false;
             loop {
                 // A watch may be silent for as long as it likes: kube's watcher notices when it is dead. A list that
@@ -74,7 +128,9 @@ impl<K: Cached> Cache<K> {
                             watcher::Event::Apply(_) | watcher::Event::Delete(_) => failures = 0,
                             watcher::Event::InitApply(_) => {}
                         }
-                        self.watched(event);
+                        if let Some(event) = read(event) {
+                            self.watched(event);
+                        }
                     }
                     Ok(Some(Err(error))) => {
                         failures = failures.saturating_add(1);
@@ -135,6 +191,12 @@ impl<K: Cached> Cache<K> {
         drop(store);
         self.tell(change.as_slice());
     }
+}
+
+fn consistent(config: watcher::Config) -> watcher::Config {
+    let mut config = config.list_semantic(ListSemantic::MostRecent);
+    config.initial_list_strategy = InitialListStrategy::ListWatch;
+    config
 }
 
 /// Whether the server has forgotten the version we want to go on from. kube's watcher would ask for it for ever when

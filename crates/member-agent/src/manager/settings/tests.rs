@@ -33,6 +33,11 @@ fn without_any_flag_everything_is_as_openkruise_has_it() {
     assert_eq!(it.cloneset.workers.get(), 3);
     assert!(!it.cloneset.exclude_preparing_delete);
     assert_eq!(it.gates, Gates::defaults());
+    assert_eq!((it.nodes.node_image_workers.get(), it.nodes.creation_delay.as_secs()), (3, 30));
+    assert_eq!(
+        (it.nodes.jobs.secrets_namespace.as_str(), it.nodes.jobs.default_ttl),
+        ("kruise-daemon-config", 300)
+    );
     assert_eq!(
         it.webhook,
         Webhook {
@@ -66,6 +71,15 @@ fn flags_without_effect_are_named_with_the_reason() {
 }
 
 #[test]
+fn node_duties_can_be_tuned() {
+    let flags =
+        ["--crr-workers=7", "--imagepulljob-workers=8", "--default-ttlseconds-for-always-nodeimage=0"];
+    let it = settings(&flags, &[("KRUISE_DAEMON_CONFIG_NS", "elsewhere")]).unwrap().nodes;
+    assert_eq!((it.request_workers.get(), it.job_workers.get(), it.list_workers.get()), (7, 8, 3));
+    assert_eq!((it.jobs.secrets_namespace.as_str(), it.jobs.default_ttl), ("elsewhere", 0));
+}
+
+#[test]
 fn switches_take_a_value_or_none() {
     let leads = |flag: &str| settings(&[flag], &[]).unwrap().lease.is_some();
     assert!(leads("--enable-leader-election"));
@@ -80,6 +94,7 @@ fn a_wrong_value_is_refused_with_the_name_of_its_flag_or_variable() {
         ("--webhook-initialize-timeout=60", "--webhook-initialize-timeout"),
         ("--cloneset-workers=0", "--cloneset-workers"),
         ("--log-format=xml", "--log-format"),
+        ("--default-ttlseconds-for-always-nodeimage=2678401", "--default-ttlseconds-for-always-nodeimage"),
     ] {
         assert!(parse(&[flag]).unwrap_err().contains(name), "{flag}");
     }

@@ -14,7 +14,7 @@ use tower::{BoxError, service_fn};
 use super::{BOTH, Version, cloneset, pod, with};
 use crate::{
     admission::cloneset::{
-        Setup, registrations,
+        REGISTRATIONS, Setup,
         reviews::{mutated, validated},
     },
     runtime::{
@@ -79,9 +79,9 @@ fn denial(verdict: Verdict) -> Denial {
 
 #[test]
 fn the_table_names_both_webhooks_and_is_sound() {
-    let table = registrations();
-    assert_eq!(registration::check(&table), [""; 0]);
-    let rows = table.map(|it| (it.name, it.path, it.operations.len(), it.versions.len()));
+    assert_eq!(registration::check(REGISTRATIONS), [""; 0]);
+    let rows: Vec<_> =
+        REGISTRATIONS.iter().map(|it| (it.name, it.path, it.operations.len(), it.versions.len())).collect();
     let expected = [
         ("mcloneset.kb.io", "/mutate-apps-kruise-io-cloneset", 2, 2),
         ("vcloneset.kb.io", "/validate-apps-kruise-io-cloneset", 3, 2),
