@@ -88,10 +88,7 @@ impl Builder {
             .arg(&self.kubeconfig)
             .args(["--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0"])
             .args(&self.flags)
-            .env("POD_NAMESPACE", NAMESPACE)
-            .env("WEBHOOK_HOST", "127.0.0.1")
-            .env("WEBHOOK_PORT", "0")
-            .env("WEBHOOK_CERT_WRITER", "secret")
+            .envs(VARIABLES)
             .env_remove("RUST_LOG")
             .envs(&self.variables)
             .stdin(Stdio::null())
@@ -185,10 +182,7 @@ impl Agent {
     }
 
     fn logged(&self, which: impl Fn(&Value) -> bool) -> Result<SocketAddr> {
-        let lines = self.log.lines();
-        let mut entries = lines.iter().filter_map(|it| serde_json::from_str::<Value>(it).ok());
-        let entry = entries.find(|it| which(it)).context("it has not said yet where it listens")?;
-        Ok(entry["address"].as_str().context("an address")?.parse()?)
+        address(self.log.lines().iter().map(String::as_str), which)
     }
 }
 
@@ -196,13 +190,36 @@ impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.process.start_kill();
         if self.turn.is_some() {
-            // With nobody to answer, they would refuse every pod of the cluster.
-            for phase in ["mutating", "validating"] {
-                let kind = format!("{phase}webhookconfiguration");
-                let name = format!("kruise-{phase}-webhook-configuration");
-                let _ = self.cluster.kubectl(&["delete", &kind, &name, "--ignore-not-found"]);
-            }
+            remove_webhooks(&self.cluster);
         }
+    }
+}
+
+/// The address in the last of those lines of a log that are `which`.
+pub(crate) fn address<'a>(
+    lines: impl Iterator<Item = &'a str>,
+    which: impl Fn(&Value) -> bool,
+) -> Result<SocketAddr> {
+    let entries = lines.filter_map(|it| serde_json::from_str::<Value>(it).ok());
+    let entry = entries.filter(which).last().context("it has not said yet where it listens")?;
+    Ok(entry["address"].as_str().context("an address")?.parse()?)
+}
+
+/// Variables of an agent beside a cluster of this machine.
+pub(crate) const VARIABLES: [(&str, &str); 4] = [
+    ("POD_NAMESPACE", NAMESPACE),
+    ("WEBHOOK_HOST", "127.0.0.1"),
+    ("WEBHOOK_PORT", "0"),
+    ("WEBHOOK_CERT_WRITER", "secret"),
+];
+
+/// Removes the webhook configurations of an agent that has ended: with nobody to answer, they would refuse every pod of
+/// the cluster.
+pub(crate) fn remove_webhooks(cluster: &Cluster) {
+    for phase in ["mutating", "validating"] {
+        let kind = format!("{phase}webhookconfiguration");
+        let name = format!("kruise-{phase}-webhook-configuration");
+        let _ = cluster.kubectl(&["delete", &kind, &name, "--ignore-not-found"]);
     }
 }
 
@@ -214,7 +231,7 @@ async fn turn(cluster: &str) -> OwnedMutexGuard<()> {
 }
 
 /// The program, built if need be.
-async fn program() -> Result<PathBuf> {
+pub(crate) async fn program() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     PROGRAM.get_or_try_init(build).await.cloned()
 }
@@ -226,7 +243,8 @@ async fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-        .args(["build", "--package", "member-agent", "--bin", "kruise-agent", "--message-format", "json"])
+        // With the features of the whole workspace, as the tests: a package of its own would compile kube anew.
+        .args(["build", "--workspace", "--bin", "kruise-agent", "--message-format", "json"])
         .stderr(Stdio::inherit())
         .output()
         .await?;
@@ -237,7 +255,7 @@ async fn build() -> Result<PathBuf> {
 }
 
 /// A plain HTTP request: the status and the body.
-async fn get(at: SocketAddr, path: &str) -> Result<(u16, String)> {
+pub(crate) async fn get(at: SocketAddr, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(at).await?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {at}\r\n\r\n").as_bytes()).await?;
     let mut answer = String::new();

@@ -1,23 +1,25 @@
-//! The node duties on a real cluster: one process for the cluster's side, and one daemon for each node.
+//! The node duties on a real cluster: the manager for the cluster's side, and one daemon for each node, both as they
+//! are shipped and with the rights of the generated manifests.
 
 use std::{
     fs::File,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::{Mutex, PoisonError},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
 use kruise_core::api::node_image::v1beta1::NodeImage;
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, PostParams},
-};
-use serde_json::json;
-use tokio::sync::OnceCell;
+use kube::{Api, ResourceExt, api::ListParams};
 
-use crate::{Cluster, eventually};
+use crate::{
+    Cluster,
+    access::{self, Temporary},
+    agent::{self, NAMESPACE},
+    eventually,
+};
 
 /// One node of the cluster, as the machine that runs the tests sees it.
 #[derive(Debug, Clone)]
@@ -44,18 +46,55 @@ impl Place {
     }
 }
 
-/// A process that ends when this does.
+/// A process that ends when this does, and when the test program does, however that ends.
 #[derive(Debug)]
 struct Running {
-    child: Child,
-    _input: ChildStdin,
+    /// A shell, which waits for the end of its input.
+    watchman: Child,
+    pid: String,
+}
+
+impl Running {
+    /// Starts a program that logs into `log`.
+    fn start(command: &Command, log: &Path) -> Result<Self> {
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut watchman = Command::new("sh")
+            .args(["-c", r#""$@" >&2 & echo $!; cat > /dev/null; kill $! 2> /dev/null; wait $!"#, "sh"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("cannot start the agent")?;
+        let mut pid = String::new();
+        BufReader::new(watchman.stdout.take().context("its output is piped")?).read_line(&mut pid)?;
+        Ok(Self { watchman, pid: pid.trim().to_owned() })
+    }
+
+    /// Kills it as the kernel would: it cannot do anything about it.
+    fn kill(&self) -> Result<()> {
+        let status = Command::new("kill").args(["-KILL", &self.pid]).status()?;
+        ensure!(status.success(), "{} cannot be killed", self.pid);
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.watchman.stdin.take());
+        let _ = self.watchman.wait();
+    }
 }
 
 /// The processes of one cluster.
 #[derive(Debug)]
 pub struct Duties {
+    cluster: Cluster,
     program: PathBuf,
-    kubeconfig: PathBuf,
+    manager_access: Temporary,
+    daemon_access: Temporary,
     /// Where logs are.
     pub logs: PathBuf,
     /// The nodes.
@@ -63,15 +102,28 @@ pub struct Duties {
     running: Mutex<Vec<(String, Running)>>,
 }
 
+/// The name of the manager among the processes; no node has it.
+const MANAGER: &str = "manager";
+
 impl Duties {
-    /// The processes of this cluster, started once for all tests of a program. `program` is the `duties` binary.
-    pub async fn of(cluster: &Cluster, program: &str) -> Result<&'static Self> {
-        static DUTIES: OnceCell<Duties> = OnceCell::const_new();
-        DUTIES.get_or_try_init(|| Self::start(cluster, program)).await
+    /// The processes of this cluster, shared by all tests that run at the same time.
+    pub async fn of(cluster: &Cluster) -> Result<Arc<Self>> {
+        static DUTIES: tokio::sync::Mutex<Weak<Duties>> = tokio::sync::Mutex::const_new(Weak::new());
+        let mut known = DUTIES.lock().await;
+        if let Some(running) = known.upgrade() {
+            return Ok(running);
+        }
+        let started = Arc::new(Self::start(cluster).await?);
+        *known = Arc::downgrade(&started);
+        Ok(started)
     }
 
-    async fn start(cluster: &Cluster, program: &str) -> Result<Self> {
+    async fn start(cluster: &Cluster) -> Result<Self> {
         cluster.install_crds().await?;
+        // There from an earlier test, perhaps.
+        cluster.try_kubectl(&["create", "namespace", NAMESPACE], "")?;
+        access::apply(cluster, "rbac")?;
+        access::apply(cluster, "webhook")?;
         let client = cluster.client().await?;
         let folder = cluster.kubeconfig.parent().context("a kubeconfig is in a folder")?;
         let nodes: Api<Node> = Api::all(client.clone());
@@ -79,48 +131,91 @@ impl Duties {
         for node in nodes.list(&ListParams::default()).await? {
             let name = node.name_any();
             let short = name.rsplit('-').next().unwrap_or_default();
-            places.push(Place { folder: folder.join(short), name: name.clone() });
+            let folder = folder.join(short);
+            // Fake nodes have no runtime.
+            if folder.join("containerd.sock").exists() {
+                places.push(Place { folder, name: name.clone() });
+            }
         }
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        let wanted = serde_json::from_value(json!({"metadata": {"name": "kruise-daemon-config"}}))?;
-        let _ = namespaces.create(&PostParams::default(), &wanted).await;
         let logs = std::env::temp_dir().join(format!("duties-{}", std::process::id()));
         std::fs::create_dir_all(&logs)?;
         let it = Self {
-            program: program.into(),
-            kubeconfig: cluster.kubeconfig.clone(),
+            cluster: cluster.clone(),
+            program: agent::program().await?,
+            manager_access: access::as_service_account(cluster, "kruise-manager")?,
+            daemon_access: access::as_service_account(cluster, "kruise-daemon")?,
             logs,
             places,
             running: Mutex::default(),
         };
-        it.launch("manager", &["manager".as_ref(), it.kubeconfig.as_path()])?;
+        it.start_manager()?;
         for place in &it.places {
             it.start_daemon(place)?;
         }
         let images: Api<NodeImage> = Api::all(client);
-        eventually("every node has a NodeImage with a status", async || {
-            let all = images.list(&ListParams::default()).await?;
-            let answered = all.iter().filter(|it| it.status.is_some()).count();
-            Ok((answered >= it.places.len()).then_some(()))
-        })
-        .await?;
-        Ok(it)
+        let started =
+            eventually("every node has a NodeImage with a status, and admission works", async || {
+                let all = images.list(&ListParams::default()).await?;
+                let answered = all.iter().filter(|it| it.status.is_some()).count();
+                let is_set_up = it.log_of(MANAGER)?.contains("admission is set up");
+                Ok((answered >= it.places.len() && is_set_up).then_some(()))
+            });
+        match started.await {
+            Ok(()) => Ok(it),
+            Err(error) => Err(error.context(it.log()?)),
+        }
     }
 
-    /// Starts the daemon of a node.
+    fn start_manager(&self) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command
+            .args([
+                "manager",
+                "--metrics-addr=127.0.0.1:0",
+                "--health-probe-addr=127.0.0.1:0",
+                "--feature-gates=ImagePullJobGate=true",
+                "--nodeimage-creation-delay=0",
+                "--kubeconfig",
+            ])
+            .arg(&self.manager_access.0)
+            .envs(agent::VARIABLES);
+        self.launch(MANAGER, command)
+    }
+
+    /// Starts the daemon of a node. Tests with images that never come must not hold up the others.
     pub fn start_daemon(&self, place: &Place) -> Result<()> {
-        let socket = place.folder.join("containerd.sock");
-        self.launch(&place.name, &["daemon".as_ref(), &self.kubeconfig, place.name.as_ref(), &socket])
+        self.launch_daemon(&place.name, place, &["--max-workers-for-pull-image=-1"])
+    }
+
+    /// Starts a daemon that believes to be on `node`, with the runtime of another.
+    pub fn start_daemon_as(&self, node: &str, place: &Place) -> Result<()> {
+        self.launch_daemon(node, place, &[])
+    }
+
+    fn launch_daemon(&self, node: &str, place: &Place, flags: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["daemon", "--addr=127.0.0.1:0", "--kubeconfig"])
+            .arg(&self.daemon_access.0)
+            .arg("--socket-file")
+            .arg(place.folder.join("containerd.sock"))
+            .args(flags)
+            .env("NODE_NAME", node);
+        self.launch(node, command)
     }
 
     /// Kills the daemon of a node as the kernel would: it cannot do anything about it.
     pub fn kill_daemon(&self, place: &Place) -> Result<()> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running();
         let at = running.iter().position(|it| it.0 == place.name).context("the daemon runs")?;
-        let (_, mut daemon) = running.remove(at);
-        daemon.child.kill()?;
-        daemon.child.wait()?;
-        Ok(())
+        running.remove(at).1.kill()
+    }
+
+    /// The process id of a node's daemon.
+    pub fn daemon_id(&self, place: &Place) -> Result<String> {
+        let running = self.running();
+        let found = running.iter().find(|it| it.0 == place.name).context("the daemon runs")?;
+        Ok(found.1.pid.clone())
     }
 
     /// Everything that the processes have logged.
@@ -132,20 +227,41 @@ impl Duties {
         Ok(text)
     }
 
-    fn launch(&self, name: &str, arguments: &[&Path]) -> Result<()> {
-        let log = File::options().create(true).append(true).open(self.logs.join(format!("{name}.log")))?;
-        let mut child = Command::new(&self.program)
-            .args(arguments)
-            .env("RUST_LOG", "info,kruise_core=debug")
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .context("cannot start the duties program")?;
-        // The process ends when this end of the pipe is closed, however that happens.
-        let input = child.stdin.take().context("its input is piped")?;
-        let running = Running { child, _input: input };
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), running));
+    /// Requests that the API server has refused to the processes for want of a right.
+    pub async fn refused(&self) -> Result<Vec<String>> {
+        let names: Vec<_> = self.running().iter().map(|it| it.0.clone()).collect();
+        let mut refused = Vec::new();
+        for name in names {
+            let flag = if name == MANAGER { "metrics-addr" } else { "addr" };
+            let log = self.log_of(&name)?;
+            // One that was started a moment ago has asked for nothing yet.
+            let Ok(at) = agent::address(log.lines(), |it| it["flag"] == flag) else { continue };
+            let Ok((_, metrics)) = agent::get(at, "/metrics").await else { continue };
+            let lines = metrics.lines().filter(|it| it.contains("code=\"403\""));
+            refused.extend(lines.map(|it| format!("{name}: {it}")));
+        }
+        Ok(refused)
+    }
+
+    fn log_of(&self, name: &str) -> Result<String> {
+        Ok(std::fs::read_to_string(self.logs.join(format!("{name}.log")))?)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<(String, Running)>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn launch(&self, name: &str, mut command: Command) -> Result<()> {
+        command.env("RUST_LOG", "info,kruise_core=debug");
+        let running = Running::start(&command, &self.logs.join(format!("{name}.log")))?;
+        self.running().push((name.to_owned(), running));
         Ok(())
+    }
+}
+
+impl Drop for Duties {
+    fn drop(&mut self) {
+        self.running().clear();
+        agent::remove_webhooks(&self.cluster);
     }
 }

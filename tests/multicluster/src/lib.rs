@@ -3,6 +3,7 @@
 //! The clusters are named by `FLEET_KUBECONFIGS=hub=PATH,m1=PATH`: `cargo xtask test` starts some and sets it; to use
 //! kind clusters or any others, set it yourself.
 
+pub mod access;
 pub mod agent;
 pub mod balancer;
 pub mod duties;

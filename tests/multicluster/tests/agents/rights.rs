@@ -1,50 +1,19 @@
 //! An agent with exactly the rights of the generated manifests.
 
-use std::{os::unix::fs::OpenOptionsExt, path::PathBuf};
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api,
     api::{Patch, PatchParams},
-    config::Kubeconfig,
 };
 use multicluster::{
-    Cluster,
+    access::{apply, as_service_account},
     agent::{NAMESPACE, agent},
     cluster, eventually,
 };
 use serde_json::{Value, json};
 
 use crate::{condition, create, is_ours, ordered_pod};
-
-/// A file that goes with this value.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// A kubeconfig with nothing but a token of the agent's ServiceAccount.
-fn as_service_account(cluster: &Cluster) -> Result<Temporary> {
-    let token = cluster.kubectl(&["create", "token", "kruise-manager", "--namespace", NAMESPACE])?;
-    let mut config = serde_json::to_value(Kubeconfig::read_from(&cluster.kubeconfig)?)?;
-    for user in config["users"].as_array_mut().context("a kubeconfig has users")? {
-        user["user"] = json!({ "token": token.trim() });
-    }
-    let file = Temporary(std::env::temp_dir().join(format!("as-agent-{}.json", std::process::id())));
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    serde_json::to_writer(options.open(&file.0)?, &config)?;
-    Ok(file)
-}
-
-fn apply(cluster: &Cluster, folder: &str) -> Result<()> {
-    let folder = format!("{}/../../config/{folder}", env!("CARGO_MANIFEST_DIR"));
-    cluster.kubectl(&["apply", "--filename", &folder]).map(drop)
-}
 
 /// What kubelet would report once the container `first` is ready.
 fn first_is_ready() -> Value {
@@ -63,10 +32,10 @@ async fn the_generated_rights_are_enough_and_no_request_is_refused() -> Result<(
     cluster.try_kubectl(&["create", "namespace", NAMESPACE], "")?;
     apply(&cluster, "rbac")?;
     apply(&cluster, "webhook")?;
-    let kubeconfig = as_service_account(&cluster)?;
+    let kubeconfig = as_service_account(&cluster, "kruise-manager")?;
     let agent = agent(&cluster)
         .kubeconfig(&kubeconfig.0)
-        .flag("--feature-gates=KruisePodReadinessGate=true")
+        .flag("--feature-gates=KruisePodReadinessGate=true,ImagePullJobGate=true")
         .start()
         .await?;
 

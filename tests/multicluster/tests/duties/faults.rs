@@ -7,9 +7,9 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use multicluster::{duties::Place, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Stage, condition, containers};
+use crate::support::{Stage, containers};
 
 /// The last node: the fault tests share it, so they take turns.
 async fn last(stage: &Stage) -> Result<(Place, tokio::sync::MutexGuard<'static, ()>)> {
@@ -51,10 +51,7 @@ async fn a_daemon_killed_during_a_restart_finishes_it_and_the_pod_returns_to_rot
         }],
     });
     stage.pod("web", spec).await?;
-    let conditions =
-        json!([{"type": "KruisePodReady", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
-    stage.pods().patch_status("web", &PatchParams::default(), &patch).await?;
+    stage.in_rotation("web").await?;
     stage.request("killed", "web", &["app"], json!({"strategy": {"unreadyGracePeriodSeconds": 1}})).await?;
     eventually("the hook runs", async || {
         Ok(stage.exec("web", "app", &["cat", "/tmp/steps"]).is_ok().then_some(()))
@@ -64,12 +61,7 @@ async fn a_daemon_killed_during_a_restart_finishes_it_and_the_pod_returns_to_rot
     stage.duties.start_daemon(&place)?;
     let status = stage.completed("killed").await?.status.context("it has one")?;
     assert_eq!(status.message, "", "{status:?}");
-    eventually("the pod is back in rotation", async || {
-        let pod = stage.pods().get("web").await?;
-        Ok(condition(&pod, "KruisePodReady").is_some_and(|it| it.0 == "True").then_some(()))
-    })
-    .await?;
-    assert_eq!(containers(&stage.running("web").await?)[0].1, 1, "restarted once");
+    assert_eq!(containers(&stage.in_rotation("web").await?)[0].1, 1, "restarted once");
     stage.end().await
 }
 
@@ -83,9 +75,14 @@ async fn nonsense_in_a_node_image_fails_alone_and_others_are_downloaded() -> Res
     let namespace = Api::<Namespace>::all(stage.client.clone()).get(&stage.namespace).await?;
     let created = namespace.metadata.creation_timestamp.context("it has one")?;
     let tag = |tag: &str| json!({"tag": tag, "createdAt": created, "pullPolicy": limits});
-    let images = json!({"UPPER/!!": {"tags": [tag("1")]}, (name.as_str()): {"tags": [tag("1"), tag("no such"), tag("1")]}});
-    let patch = Patch::Merge(json!({"spec": {"images": images}}));
-    stage.node_images().patch(&place.name, &PatchParams::default(), &patch).await?;
+    let write = async |tags: &[Value]| {
+        let images = json!({"UPPER/!!": {"tags": [tag("1")]}, (name.as_str()): {"tags": tags}});
+        let patch = Patch::Merge(json!({"spec": {"images": images}}));
+        stage.node_images().patch(&place.name, &PatchParams::default(), &patch).await.map(drop)
+    };
+    let refusal = write(&[tag("1"), tag("no such"), tag("1")]).await;
+    assert!(matches!(&refusal, Err(kube::Error::Api(it)) if it.code == 422), "{refusal:?}");
+    write(&[tag("1"), tag("no such")]).await?;
     let phases = eventually("every tag has ended", async || {
         let it = stage.node_images().get(&place.name).await?.status.context("it has one")?;
         let tags = |image: &str| it.image_statuses.get(image).map(|it| it.tags.clone()).unwrap_or_default();

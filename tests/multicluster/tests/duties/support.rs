@@ -1,6 +1,8 @@
 //! What the tests of node duties have in common.
 
-use anyhow::{Context, Result};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kruise_core::api::{
     container_recreate_request::v1beta1::ContainerRecreateRequest, image_pull_job::v1beta1::ImagePullJob,
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) client: Client,
-    pub(crate) duties: &'static Duties,
+    pub(crate) duties: Arc<Duties>,
     pub(crate) namespace: String,
     pub(crate) registry: Registry,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn set() -> Result<Self> {
         let cluster = cluster("m1");
-        let duties = Duties::of(&cluster, env!("CARGO_BIN_EXE_duties")).await?;
+        let duties = Duties::of(&cluster).await?;
         let folders: Vec<_> = duties.places.iter().map(|it| it.folder.clone()).collect();
         Ok(Self {
             client: cluster.client().await?,
@@ -125,7 +127,20 @@ impl Stage {
         self.cluster.kubectl(&all)
     }
 
+    /// Waits until our readiness gate of a pod is open.
+    pub(crate) async fn in_rotation(&self, name: &str) -> Result<Pod> {
+        eventually(&format!("pod {name} is in rotation"), async || {
+            let pod = self.pods().get(name).await?;
+            let is_true = |kind: &str| condition(&pod, kind).is_some_and(|it| it.0 == "True");
+            Ok((is_true("KruisePodReady") && is_true("Ready")).then_some(pod))
+        })
+        .await
+    }
+
+    /// The end of a test: nothing was refused to manager or daemons, and the namespace goes.
     pub(crate) async fn end(self) -> Result<()> {
+        let refused = self.duties.refused().await?;
+        ensure!(refused.is_empty(), "{refused:?}");
         self.cluster.forget(&self.namespace).await
     }
 }
