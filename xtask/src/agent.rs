@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use lab::node;
 
 /// How an agent is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +21,12 @@ pub(crate) enum Profile {
 /// Builds the agent and says where cargo has put it.
 pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     let mut cargo = crate::cargo();
-    cargo.args(["build", "--package", "member-agent", "--message-format", "json"]);
-    if profile == Profile::Release {
-        cargo.arg("--release");
-    }
+    cargo.args(["build", "--message-format", "json"]);
+    match profile {
+        // With the features of the whole workspace, as tests: a package of its own would compile kube anew.
+        Profile::Dev => cargo.args(["--workspace", "--bin", "kruise-agent"]),
+        Profile::Release => cargo.args(["--package", "member-agent", "--release"]),
+    };
     let output = cargo.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         bail!("kruise-agent could not be built");
@@ -42,17 +45,42 @@ pub(crate) struct Running {
 
 /// Starts a manager for the cluster of `kubeconfig`. It logs into `log`.
 pub(crate) fn start(program: &Path, kubeconfig: &Path, log: &Path) -> Result<Running> {
+    let flags = [
+        "manager",
+        "--metrics-addr=127.0.0.1:0",
+        "--health-probe-addr=127.0.0.1:0",
+        "--feature-gates=ImagePullJobGate=true",
+        "--kubeconfig",
+    ];
+    let variables = [
+        ("POD_NAMESPACE", "kruise-system"),
+        ("WEBHOOK_HOST", "127.0.0.1"),
+        ("WEBHOOK_PORT", "0"),
+        ("WEBHOOK_CERT_WRITER", "secret"),
+    ];
+    launch(Command::new(program).args(flags).arg(kubeconfig).envs(variables), log)
+}
+
+/// Starts the daemon of a node. It logs into its folder.
+pub(crate) fn start_daemon(program: &Path, kubeconfig: &Path, node: &node::Spec) -> Result<Running> {
+    let mut command = Command::new(program);
+    command
+        .args(["daemon", "--addr=127.0.0.1:0", "--kubeconfig"])
+        .arg(kubeconfig)
+        .arg("--socket-file")
+        .arg(node.socket())
+        .env("NODE_NAME", &node.name);
+    launch(&command, &node.folder.join("daemon.log"))
+}
+
+fn launch(command: &Command, log: &Path) -> Result<Running> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     // The shell outlives us by no more than it takes to notice that its input has ended.
     let watchman = Command::new("sh")
         .args(["-c", r#""$@" & agent=$!; cat > /dev/null; kill $agent; wait $agent"#, "sh"])
-        .arg(program)
-        .args(["manager", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--kubeconfig"])
-        .arg(kubeconfig)
-        .env("POD_NAMESPACE", "kruise-system")
-        .env("WEBHOOK_HOST", "127.0.0.1")
-        .env("WEBHOOK_PORT", "0")
-        .env("WEBHOOK_CERT_WRITER", "secret")
+        .arg(command.get_program())
+        .args(command.get_args())
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(file)

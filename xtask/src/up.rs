@@ -3,6 +3,7 @@
 use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use kruise_core::api::image_pull_job::keys::SECRETS_NAMESPACE;
 use lab::{
     binaries,
     cluster::{self, Attached, Shape},
@@ -16,7 +17,7 @@ pub(crate) struct Arguments {
     /// Real control planes and fake nodes. Until simulated clusters arrive this is the only kind
     #[arg(long)]
     kube: bool,
-    /// Real nodes in each member, in place of fake ones; needs root
+    /// Real nodes in each member, in place of fake ones, each with its daemon; needs root
     #[arg(long, default_value_t = 0)]
     nodes: usize,
 }
@@ -49,10 +50,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut agents = Vec::new();
     for (name, cluster) in fleet.iter().filter(|it| MEMBERS.contains(&it.0)) {
-        progress.say(format!("starting the agent of {name}"));
-        kubectl(&programs.kubectl, cluster, &["create", "namespace", "kruise-system"])?;
+        progress.say(format!("starting the agents of {name}"));
+        for namespace in ["kruise-system", SECRETS_NAMESPACE] {
+            kubectl(&programs.kubectl, cluster, &["create", "namespace", namespace])?;
+        }
         let log = cluster.record.folder.join("agent.log");
-        agents.push(agent::start(&program, &cluster.record.kubeconfig(), &log)?);
+        let kubeconfig = cluster.record.kubeconfig();
+        agents.push(agent::start(&program, &kubeconfig, &log)?);
+        for node in &cluster.record.nodes {
+            agents.push(agent::start_daemon(&program, &kubeconfig, node)?);
+        }
     }
     for (name, cluster) in fleet.iter().filter(|it| MEMBERS.contains(&it.0)) {
         progress.say(format!("waiting for the admission of {name}"));
@@ -68,6 +75,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("  cargo xtask cluster kubectl m1 get nodes");
     println!("  cargo xtask cluster kubectl m1 apply -f config/samples/cloneset.yaml");
     println!("  cargo xtask cluster kubectl m1 get clonesets,pods");
+    if arguments.nodes > 0 {
+        println!("  cargo xtask cluster kubectl m1 get nodeimages");
+    }
     println!("  cargo xtask cluster kubectl m1 explain cloneset.spec.updateStrategy");
     println!("\nCtrl-C ends the fleet.");
     loop {
