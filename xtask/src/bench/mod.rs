@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: benchmarks, which print tables and assert nothing about time.
 
 mod cloneset;
+mod node;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -21,6 +22,8 @@ enum Subject {
     Scheduling,
     /// CloneSets on a real API server with fake nodes, beside the server's own rate
     Cloneset,
+    /// The daemon with many pods and images, and image pulls to real nodes, beside those of CRI alone; needs root
+    Node,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -33,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 bench(&["--package", "kruise-core", "--bench", "cloneset_plan"], &[])?;
                 cloneset::run(&arguments.pods)?;
             }
+            Subject::Node => node::run()?,
         }
     }
     Ok(())
