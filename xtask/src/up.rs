@@ -46,7 +46,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for (name, cluster) in &fleet {
         progress.say(format!("installing the kinds in {name}"));
         let kinds = crate::root().join("config/crd").display().to_string();
-        kubectl(&programs.kubectl, cluster, &["apply", "--server-side", "--filename", &kinds])?;
+        // Those of the fleet are in a folder below.
+        let below = format!("--recursive={}", *name == "hub");
+        kubectl(&programs.kubectl, cluster, &["apply", "--server-side", "--filename", &kinds, &below])?;
     }
     let mut agents = Vec::new();
     for (name, cluster) in fleet.iter().filter(|it| MEMBERS.contains(&it.0)) {

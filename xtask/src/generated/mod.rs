@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kruise_core::api;
 
 /// One folder that holds nothing but generated files.
@@ -38,15 +39,15 @@ pub(crate) fn run(check: bool) -> Result<()> {
 }
 
 fn folders() -> Result<Vec<Folder>> {
-    let mut definitions = BTreeMap::new();
-    let mut pages = BTreeMap::new();
-    for crd in api::crds() {
-        let stem = format!("{}_{}", crd.spec.group, crd.spec.names.plural);
-        definitions.insert(format!("{stem}.yaml"), crds::document(&crd)?);
-        pages.insert(format!("{stem}.md"), reference::page(&crd));
-    }
+    let stem = |crd: &CustomResourceDefinition| format!("{}_{}", crd.spec.group, crd.spec.names.plural);
+    let definitions = |crds: Vec<CustomResourceDefinition>| -> Result<BTreeMap<String, String>> {
+        crds.iter().map(|it| Ok((format!("{}.yaml", stem(it)), crds::document(it)?))).collect()
+    };
+    let pages = api::crds().iter().map(|it| (format!("{}.md", stem(it)), reference::page(it))).collect();
     Ok(vec![
-        Folder { path: "config/crd", wanted: definitions },
+        Folder { path: "config/crd", wanted: definitions(api::member_crds())? },
+        // Apart, so that a cluster without a hub does not get them.
+        Folder { path: "config/crd/fleet", wanted: definitions(api::fleet_crds())? },
         Folder { path: "config/rbac", wanted: manifests::access()? },
         Folder { path: "config/webhook", wanted: manifests::webhooks()? },
         Folder { path: "docs/api", wanted: pages },
@@ -91,7 +92,11 @@ fn present(folder: &Path) -> Result<BTreeSet<String>> {
     }
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
-        names.extend(entry?.file_name().into_string().ok());
+        let entry = entry?;
+        // A folder inside has a list of its own.
+        if entry.file_type()?.is_file() {
+            names.extend(entry.file_name().into_string().ok());
+        }
     }
     Ok(names)
 }

@@ -23,11 +23,16 @@ pub const WEBHOOK_NAMESPACE: &str = "kruise-system";
 
 /// Every CustomResourceDefinition, always in the same order.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let fleet = fleet::crds().into_iter().map(|(crd, columns)| polished(with(crd, columns)));
-    apps().into_iter().chain(fleet).collect()
+    member_crds().into_iter().chain(fleet_crds()).collect()
 }
 
-fn apps() -> Vec<CustomResourceDefinition> {
+/// The definitions that only a hub needs.
+pub fn fleet_crds() -> Vec<CustomResourceDefinition> {
+    fleet::crds().into_iter().map(|(crd, columns)| polished(with(crd, columns))).collect()
+}
+
+/// The definitions that every cluster needs.
+pub fn member_crds() -> Vec<CustomResourceDefinition> {
     vec![
         converted([
             with(cloneset::v1alpha1::CloneSet::crd(), &cloneset::COLUMNS),

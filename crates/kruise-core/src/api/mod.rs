@@ -20,7 +20,7 @@ mod schema;
 pub mod sidecarset;
 
 pub use convert::convert;
-pub use crds::crds;
+pub use crds::{crds, fleet_crds, member_crds};
 
 #[cfg(test)]
 mod tests;

@@ -21,8 +21,8 @@ pub(crate) const COLUMNS: [Column; 6] = [
     text("OBJECT", ".spec.object.name"),
     integer("SEQ", ".spec.seq"),
     integer("ACKED", ".status.appliedSeq"),
-    integer("R", ".spec.slice.replicas"),
-    integer("U", ".spec.slice.updated"),
+    integer("R", ".spec.slice.cloneSet.replicas"),
+    integer("U", ".spec.slice.cloneSet.updated"),
     text("STATE", ".status.state"),
 ];
 
@@ -58,15 +58,16 @@ pub struct AssignmentSpec {
     /// What to do with the object.
     #[serde(default)]
     pub intent: Intent,
-    /// The revision being released.
+    /// The revision that the member object is made from. A cluster that does not get the fleet's target yet has the
+    /// stable one here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<RevisionRef>,
-    /// The revision last released everywhere.
+    /// The revision last released everywhere: pods that may not carry the target keep it, or get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stable: Option<RevisionRef>,
-    /// The cluster's numbers.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub slice: Slice,
+    /// The cluster's numbers; absent if the object is to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// Changes to the body in this cluster, applied before the numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
@@ -87,6 +88,10 @@ pub struct AssignmentSpec {
     /// Pods to answer with the cluster's room for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_question: Option<CapacityQuestion>,
+    /// Names of pods whose cluster is looked for, because the user wants them deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub pods_asked: Vec<String>,
 }
 
 /// What a cluster should do with an object.
@@ -109,6 +114,9 @@ pub struct RevisionRef {
     pub namespace: Option<String>,
     /// Name of the FleetRevision.
     pub name: String,
+    /// Hash of the fields that make a revision in a member: 16 hexadecimal digits.
+    #[schemars(length(max = 16))]
+    pub hash: String,
 }
 
 /// Pods whose room in the cluster is asked for.
@@ -140,6 +148,9 @@ pub struct AssignmentStatus {
     /// Epoch of the plan that was applied.
     #[serde(default)]
     pub epoch: u64,
+    /// The newest epoch that the agent knows its cluster to be in.
+    #[serde(default)]
+    pub known_epoch: u64,
     /// Generation of the member object that the plan led to.
     #[serde(default, skip_serializing_if = "is_default")]
     pub generation: i64,
@@ -147,15 +158,18 @@ pub struct AssignmentStatus {
     #[serde(default, skip_serializing_if = "is_default")]
     pub observed_generation: i64,
     /// The slice that was applied.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub applied: Slice,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<Slice>,
     /// The target that was applied; counts of updated pods are about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<RevisionRef>,
+    /// The stable revision that was applied; counts of stable pods are about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable: Option<RevisionRef>,
     /// What the cluster has.
     #[serde(default, skip_serializing_if = "is_default")]
     pub counts: Counts,
-    /// Whether pods at the target revision crash, cannot get their image, or failed an update in place.
+    /// Pods at the target revision that crash, cannot get their image, or failed an update in place.
     #[serde(default, skip_serializing_if = "is_default")]
     pub failing: u32,
     /// Names of the revisions in the member.
@@ -164,6 +178,12 @@ pub struct AssignmentStatus {
     /// The answer to the capacity question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityAnswer>,
+    /// The answer to the names of pods asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodsAnswer>,
+    /// Whether a job is over in this cluster: its counts are the last ones.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub completed: bool,
     /// Paths at which the member object differs from what was applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
@@ -206,6 +226,18 @@ pub struct CapacityAnswer {
     /// When it was counted, by the member's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
+}
+
+/// Which of the pods asked for are pods of the object in this cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PodsAnswer {
+    /// The names that were asked for.
+    #[schemars(length(max = 1000))]
+    pub asked: Vec<String>,
+    /// Those that are here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub found: Vec<String>,
 }
 
 /// Where a share stands in its cluster.

@@ -22,6 +22,16 @@ pub const HUB_UID: &str = "fleet.kruise.io/hub-uid";
 pub const APPLIED_PLAN: &str = "fleet.kruise.io/applied-plan";
 /// Annotation on member objects: they existed before the fleet and are orphaned rather than deleted.
 pub const ADOPTED: &str = "fleet.kruise.io/adopted";
+/// Annotation on JoinRequests, filled in by admission: the bootstrap token they were made with.
+pub const TOKEN: &str = "fleet.kruise.io/token";
+/// Annotation on JoinRequests: an administrator's answer, `Approve` or `Deny`.
+pub const DECISION: &str = "fleet.kruise.io/decision";
+/// Label on Secrets that hold what is known of a bootstrap token.
+pub const BOOTSTRAP: &str = "fleet.kruise.io/bootstrap";
+/// Annotation on objects and policies: a move was asked for by hand; another value asks again.
+pub const REBALANCE: &str = "fleet.kruise.io/rebalance";
+/// Annotation on MemberClusters: what is done with their objects when they are deleted, `Orphan` or `Force`.
+pub const LEAVE: &str = "fleet.kruise.io/leave";
 /// Label on everything the hub makes: the cluster it is for.
 pub const CLUSTER: &str = "fleet.kruise.io/cluster";
 
@@ -88,6 +98,20 @@ pub mod reasons {
     pub const API_NOT_SUPPORTED: &str = "APINotSupported";
     /// The cluster is the hub's own.
     pub const HUB_CANNOT_BE_MEMBER: &str = "HubCannotBeMember";
+    /// The name is one that the fleet keeps for itself.
+    pub const NAME_RESERVED: &str = "NameReserved";
+    /// The bootstrap token is unknown, used up, expired, or for another name.
+    pub const TOKEN_REJECTED: &str = "TokenRejected";
+    /// Somebody has to decide.
+    pub const APPROVAL_NEEDED: &str = "ApprovalNeeded";
+    /// A rule approved it.
+    pub const APPROVED_BY_RULE: &str = "ApprovedByRule";
+    /// An administrator approved it.
+    pub const APPROVED_BY_HAND: &str = "ApprovedByHand";
+    /// An administrator denied it.
+    pub const DENIED_BY_HAND: &str = "DeniedByHand";
+    /// The fleet has as many clusters as it may have.
+    pub const TOO_MANY_CLUSTERS: &str = "TooManyClusters";
     /// The name belongs to another cluster, or the key is not the pinned one.
     pub const IDENTITY_MISMATCH: &str = "IdentityMismatch";
     /// Another controller scales the member object.

@@ -53,38 +53,64 @@ pub struct FederatedObject {
     pub uid: String,
 }
 
-/// The numbers of one object that the hub divides, for one cluster. Absent ones do not exist for the kind.
+/// The numbers of one object that the hub divides, for one cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Slice {
+    /// The share of a CloneSet.
+    CloneSet(CloneSetSlice),
+    /// The share of an ImagePullJob or ImageListPullJob.
+    ImagePullJob(PullSlice),
+    /// No number is divided: the object is copied as it is.
+    Whole(WholeSlice),
+}
+
+/// One cluster's share of a CloneSet. Without a share of unavailable and of extra pods the agent writes the member so
+/// that nothing available goes down: paused, maxUnavailable 0, maxSurge 1; where pods are only updated in place,
+/// paused and maxUnavailable 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Slice {
+pub struct CloneSetSlice {
     /// r: replicas that the cluster keeps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<u32>,
-    /// u: pods of the cluster that may carry the target revision.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub updated: Option<u32>,
+    pub replicas: u32,
+    /// u: pods of the cluster that may carry the target revision; the member's partition is the rest.
+    pub updated: u32,
     /// U: pods that the cluster may make unavailable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_unavailable: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub max_unavailable: u32,
     /// S: pods that the cluster may start beyond its replicas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_surge: Option<u32>,
-    /// Limit of unavailable pods while pods are added.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub max_surge: u32,
+    /// Limit of unavailable pods while pods are added, where the object has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_max_unavailable: Option<u32>,
-    /// Downloads that may run at the same time; 0 pauses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parallelism: Option<u32>,
-    /// Seconds that are left of a job's deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub active_deadline_seconds: Option<u64>,
     /// Whether existing pods are left as they are.
     #[serde(default, skip_serializing_if = "is_default")]
     pub paused: bool,
     /// Names of pods of this cluster to delete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
     pub pods_to_delete: Vec<String>,
 }
+
+/// One cluster's share of a job that downloads images. Members never carry a time to live: the hub has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PullSlice {
+    /// Downloads that may run at the same time; 0 pauses.
+    pub parallelism: u32,
+    /// Seconds that are left of the job's deadline; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<u32>,
+    /// Nodes of this cluster that the job names; as the body says if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 5000))]
+    pub nodes: Option<Vec<String>>,
+}
+
+/// An object that is copied as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WholeSlice {}
 
 /// What a cluster has of one object. Absent ones do not exist for the kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -123,6 +149,12 @@ pub struct Counts {
     /// Replicas asked for less pods available, and never below 0: a pod deleted and not yet replaced counts.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unavailable: u32,
+    /// Matched pods that the selector of a SidecarSet's update leaves out.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unselected: u32,
+    /// How many of those are at the target revision all the same.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unselected_updated: u32,
     /// Pods that a SidecarSet matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched: Option<u32>,

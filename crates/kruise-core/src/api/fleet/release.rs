@@ -5,7 +5,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{FederatedObject, assignment::RevisionRef, policy::Wave};
+use super::{
+    FederatedObject,
+    assignment::RevisionRef,
+    policy::{OnFailure, PrePull, Wave},
+};
 use crate::api::{
     columns::{Column, text},
     common::is_default,
@@ -55,6 +59,12 @@ pub struct ReleaseSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub waves: Vec<Wave>,
+    /// Whether images are downloaded to the next wave's nodes ahead of it.
+    #[serde(default)]
+    pub pre_pull: PrePull,
+    /// What happens when a wave fails.
+    #[serde(default)]
+    pub on_failure: OnFailure,
     /// What people have approved. It counts for this target only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]

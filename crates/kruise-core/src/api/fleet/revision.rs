@@ -45,8 +45,8 @@ pub struct FleetRevisionSpec {
     /// Name of the object.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Hash of the fields that make a revision in a member, taken before overrides.
-    #[schemars(length(max = 128))]
+    /// Hash of the fields that make a revision in a member, taken before overrides: 16 hexadecimal digits.
+    #[schemars(length(max = 16))]
     pub hash: String,
     /// The object as the user wrote it, without the numbers that are divided. Absent if `sealed` is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,14 +1,19 @@
 //! The fleet's kinds: defaults, rules, and what they refuse by type.
 
+use std::collections::BTreeSet;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::api::{
     crds,
     fleet::{
+        GROUP, Slice,
         assignment::Assignment,
         policy::{Placement, PlacementPolicy, ReplicasMode, RolloutOrder},
     },
+    fleet_crds, member_crds,
 };
 
 fn schema_of(kind: &str) -> Value {
@@ -98,16 +103,39 @@ fn numbers_of_a_share_cannot_be_negative() {
     let assignment = |replicas: i64| {
         json!({"apiVersion": "fleet.kruise.io/v1alpha1", "kind": "Assignment", "metadata": {"name": "a"}, "spec": {
             "object": {"apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "name": "w", "uid": "u"},
-            "term": 1, "seq": 1, "epoch": 0, "slice": {"replicas": replicas}}})
+            "term": 1, "seq": 1, "epoch": 0, "slice": {"cloneSet": {"replicas": replicas, "updated": 0}}}})
     };
     assert!(serde_json::from_value::<Assignment>(assignment(3)).is_ok());
     assert!(serde_json::from_value::<Assignment>(assignment(-1)).is_err());
     let schema = schema_of("Assignment");
-    let replicas = &schema["properties"]["spec"]["properties"]["slice"]["properties"]["replicas"];
+    let replicas = &schema["properties"]["spec"]["properties"]["slice"]["properties"]["cloneSet"]["properties"]
+        ["replicas"];
     assert_eq!((&replicas["minimum"], &replicas["format"]), (&json!(0.0), &json!("int64")));
 }
 
 #[test]
 fn kinds_of_the_fleet_share_a_category() {
     assert_eq!(Assignment::crd().spec.names.categories, Some(vec!["fleet".to_owned()]));
+}
+
+#[test]
+fn a_slice_is_of_exactly_one_kind() {
+    let slice = |it: Value| serde_json::from_value::<Slice>(it);
+    let whole = slice(json!({"whole": {}})).unwrap();
+    assert_eq!(serde_json::to_value(&whole).unwrap(), json!({"whole": {}}));
+    assert!(slice(json!({"whole": {}, "imagePullJob": {"parallelism": 1}})).is_err());
+    assert!(slice(json!({})).is_err());
+    let schema = schema_of("Assignment");
+    let slice = &schema["properties"]["spec"]["properties"]["slice"];
+    assert_eq!(slice["oneOf"].as_array().map(Vec::len), Some(3), "{slice}");
+    assert_eq!(slice["type"], "object");
+}
+
+#[test]
+fn definitions_of_the_hub_are_apart_from_those_of_members() {
+    let groups = |crds: Vec<CustomResourceDefinition>| -> BTreeSet<String> {
+        crds.into_iter().map(|it| it.spec.group).collect()
+    };
+    assert_eq!(groups(fleet_crds()), BTreeSet::from([GROUP.to_owned()]));
+    assert!(!groups(member_crds()).contains(GROUP));
 }

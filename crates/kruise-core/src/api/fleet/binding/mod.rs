@@ -1,13 +1,18 @@
 //! FleetBinding: what the hub has promised for one object, and how every cluster stands.
 
-use std::collections::BTreeMap;
+mod ledger;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Counts, FederatedObject, Slice, assignment::RevisionRef, member_cluster::ClusterState};
+pub use ledger::{
+    Ledger, LedgerColumn, LedgerReport, LedgerRow, LedgerShare, PastTarget, Pause, PauseCause,
+    RebalanceProgress, ReleaseProgress, WaveStage,
+};
+
+use super::{Counts, FederatedObject, Slice, member_cluster::ClusterState};
 use crate::api::{
     columns::{Column, integer, text},
     common::is_default,
@@ -66,122 +71,6 @@ pub struct PolicyRef {
     pub generation: i64,
 }
 
-/// What was promised for one object.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Ledger {
-    /// Leadership term in which the ledger was last written.
-    #[serde(default)]
-    pub term: u64,
-    /// Number of the last plan.
-    #[serde(default)]
-    pub seq: u64,
-    /// Generation of the object that the last plan is for.
-    #[serde(default)]
-    pub generation: i64,
-    /// N: replicas over the fleet.
-    #[serde(default)]
-    pub replicas: u32,
-    /// Replicas that no cluster has room for.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub unplaced: u32,
-    /// The part of the missing replicas that was made by moves which shrink first.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub hole_by_moves: u32,
-    /// The revision being released.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<RevisionRef>,
-    /// The revision last released everywhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stable: Option<RevisionRef>,
-    /// The revision that was taken back automatically; a new template ends that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rolled_back: Option<RevisionRef>,
-    /// What was promised to each cluster, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub clusters: BTreeMap<String, LedgerRow>,
-    /// Moves begun in the present interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub moves: Option<MoveCount>,
-}
-
-/// What was promised to one cluster.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LedgerRow {
-    /// Number of the plan last written for the cluster.
-    #[serde(default)]
-    pub seq: u64,
-    /// Epoch that plan is for.
-    #[serde(default)]
-    pub epoch: u64,
-    /// The revision the cluster was last given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body: Option<RevisionRef>,
-    /// What was last written.
-    #[serde(default)]
-    pub grant: LedgerColumns,
-    /// The largest values the cluster could still be acting on, or whose effect is still there.
-    #[serde(default)]
-    pub exposure: LedgerColumns,
-    /// Replicas granted by growth and not yet reported available.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub moving: u32,
-    /// The last report that was taken into account; older ones are dropped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub report: Option<LedgerReport>,
-}
-
-/// The numbers that are held over the fleet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LedgerColumns {
-    /// r: replicas.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub replicas: u32,
-    /// u: pods that may carry the target revision.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub updated: u32,
-    /// U: pods that may be made unavailable.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub max_unavailable: u32,
-    /// S: pods that may be started beyond the replicas.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub max_surge: u32,
-    /// Downloads that may run at the same time.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub parallelism: u32,
-}
-
-/// The last report of a cluster that was taken into account.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LedgerReport {
-    /// Which start of the agent it came from.
-    pub incarnation: u64,
-    /// Its number.
-    pub number: u64,
-    /// The plan that it acknowledges.
-    pub seq: u64,
-    /// What the plan's numbers had led to.
-    #[serde(default)]
-    pub effect: LedgerColumns,
-}
-
-/// Moves begun in one interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MoveCount {
-    /// When the interval began.
-    pub since: Option<Time>,
-    /// Replicas moved since.
-    #[serde(default)]
-    pub count: u32,
-    /// Moves in a row that did not become available.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub stuck: u32,
-}
-
 /// How an object stands over the fleet. Ready and available counts leave out clusters that do not report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -236,8 +125,8 @@ pub struct ClusterRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<ClusterState>,
     /// What it was last given.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub slice: Slice,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// What it last reported.
     #[serde(default, skip_serializing_if = "is_default")]
     pub counts: Counts,
