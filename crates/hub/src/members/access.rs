@@ -1,0 +1,214 @@
+//! What an agent may do on the hub, and when it renews its credential (JOIN-3, 4, 5, SEC-1).
+//!
+//! Everything is made by the hub after approval; the joining cluster can create none of it. All of it is bound to one
+//! user name, which the agent's certificate carries.
+
+use std::time::Duration;
+
+use kruise_core::api::fleet::keys::{CLUSTER, CONTENT_NAMESPACE};
+use serde_json::{Value, json};
+
+use crate::names::{cluster_namespace, fitted};
+
+/// How long a client certificate is valid (JOIN-4).
+pub const CREDENTIAL_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// The part of its life after which a credential is renewed, in percent.
+const RENEW_AT_PERCENT: u32 = 60;
+/// How much earlier that may be, in percent of its life, so that a fleet that joined at once does not renew at once.
+const RENEW_JITTER_PERCENT: u32 = 10;
+
+/// The user name in an agent's certificate.
+pub fn user(cluster: &str) -> String {
+    format!("fleet:agent:{cluster}")
+}
+
+/// The name of the Lease by which an agent shows that it is alive, in its own namespace.
+pub const LEASE: &str = "agent";
+
+/// What is made for a cluster that was approved, in the order in which it is made. The MemberCluster comes after all
+/// of it, so that a member that is there has everything it needs.
+pub fn granted(cluster: &str) -> Vec<Value> {
+    let namespace = cluster_namespace(cluster);
+    let labels = json!({ CLUSTER: fitted(cluster) });
+    let of_agent = role_name(cluster);
+    let subjects =
+        json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user(cluster) }]);
+    let rbac = |kind: &str, metadata: Value, rest: [(&str, Value); 2]| {
+        let mut object =
+            json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata });
+        for (name, part) in rest.into_iter().filter(|it| !it.1.is_null()) {
+            object[name] = part;
+        }
+        object
+    };
+    let role = |kind, metadata, rules| rbac(kind, metadata, [("rules", rules), ("", Value::Null)]);
+    let binding = |kind, metadata, role_kind: &str| {
+        let reference =
+            json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": of_agent });
+        rbac(kind, metadata, [("roleRef", reference), ("subjects", subjects.clone())])
+    };
+    let own = || json!({ "name": of_agent, "namespace": namespace, "labels": labels });
+    let content = || json!({ "name": of_agent, "namespace": CONTENT_NAMESPACE, "labels": labels });
+    let global = || json!({ "name": of_agent, "labels": labels });
+    vec![
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace, "labels": labels } }),
+        role("Role", own(), own_rules()),
+        role("Role", content(), json!([rule("fleet.kruise.io", "fleetrevisions", &["get"], None)])),
+        role("ClusterRole", global(), global_rules(cluster)),
+        binding("RoleBinding", own(), "Role"),
+        binding("RoleBinding", content(), "Role"),
+        binding("ClusterRoleBinding", global(), "ClusterRole"),
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": LEASE, "namespace": namespace, "labels": labels },
+        }),
+    ]
+}
+
+/// What is removed when a cluster is not accepted any more, in order: kind, namespace and name. Only bindings go: what
+/// the agent has in its own cluster runs on, and nothing on the hub is lost (JOIN-5).
+pub fn withdrawn(cluster: &str) -> Vec<(&'static str, Option<String>, String)> {
+    let name = role_name(cluster);
+    vec![
+        ("RoleBinding", Some(cluster_namespace(cluster)), name.clone()),
+        ("RoleBinding", Some(CONTENT_NAMESPACE.to_owned()), name.clone()),
+        ("ClusterRoleBinding", None, name),
+    ]
+}
+
+/// How long after its issue a credential that lives for `life` is renewed. `seed` spreads the fleet (JOIN-4).
+pub fn renew_after(life: Duration, seed: u64) -> Duration {
+    let latest = life / 100 * RENEW_AT_PERCENT;
+    let spread = life / 100 * RENEW_JITTER_PERCENT;
+    let steps = u32::try_from(seed % 1000).unwrap_or(0);
+    latest.saturating_sub(spread / 1000 * steps)
+}
+
+fn role_name(cluster: &str) -> String {
+    fitted(&format!("fleet-agent-{cluster}"))
+}
+
+fn own_rules() -> Value {
+    json!([
+        rule("fleet.kruise.io", "assignments", &["get", "list", "watch"], None),
+        rule("fleet.kruise.io", "assignments/status", &["patch"], None),
+        rule("coordination.k8s.io", "leases", &["get", "patch", "update"], Some(LEASE)),
+        rule("events.k8s.io", "events", &["create"], None),
+    ])
+}
+
+fn global_rules(cluster: &str) -> Value {
+    json!([
+        rule("fleet.kruise.io", "memberclusters", &["get"], Some(cluster)),
+        rule("fleet.kruise.io", "memberclusters/status", &["patch"], Some(cluster)),
+        rule("certificates.k8s.io", "certificatesigningrequests", &["create"], None),
+    ])
+}
+
+fn rule(group: &str, resource: &str, verbs: &[&str], name: Option<&str>) -> Value {
+    let mut rule = json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
+    if let Some(name) = name {
+        rule["resourceNames"] = json!([name]);
+    }
+    rule
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rbac_exact() {
+        let mut rights = Vec::new();
+        for object in granted("eu-1") {
+            let place = object["metadata"]["namespace"].as_str().unwrap_or("*").to_owned();
+            for rule in object["rules"].as_array().into_iter().flatten() {
+                let names = rule["resourceNames"][0].as_str().unwrap_or("any");
+                for verb in rule["verbs"].as_array().unwrap() {
+                    let resource = rule["resources"][0].as_str().unwrap();
+                    rights.push(format!("{place} {resource} {} {names}", verb.as_str().unwrap()));
+                }
+                assert!(!rule.to_string().contains('*'), "no wildcard: {rule}");
+            }
+        }
+        assert_eq!(
+            rights,
+            [
+                "fleet-eu-1 assignments get any",
+                "fleet-eu-1 assignments list any",
+                "fleet-eu-1 assignments watch any",
+                "fleet-eu-1 assignments/status patch any",
+                "fleet-eu-1 leases get agent",
+                "fleet-eu-1 leases patch agent",
+                "fleet-eu-1 leases update agent",
+                "fleet-eu-1 events create any",
+                "fleet-content fleetrevisions get any",
+                "* memberclusters get eu-1",
+                "* memberclusters/status patch eu-1",
+                "* certificatesigningrequests create any",
+            ]
+        );
+    }
+
+    #[test]
+    fn join_3_the_namespace_comes_first_and_rights_before_the_lease() {
+        let kinds: Vec<_> =
+            granted("eu-1").iter().map(|it| it["kind"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "Namespace",
+                "Role",
+                "Role",
+                "ClusterRole",
+                "RoleBinding",
+                "RoleBinding",
+                "ClusterRoleBinding",
+                "Lease"
+            ]
+        );
+        let user =
+            json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "fleet:agent:eu-1" }]);
+        let bindings =
+            granted("eu-1").into_iter().filter(|it| it["kind"].as_str().unwrap().ends_with("Binding"));
+        assert!(bindings.into_iter().all(|it| it["subjects"] == user));
+    }
+
+    #[test]
+    fn join_5_every_binding_that_was_made_is_withdrawn_and_nothing_else() {
+        let place = |it: &Value| it.as_str().map(str::to_owned);
+        let bindings: Vec<_> = granted("eu-1")
+            .iter()
+            .filter(|it| it["kind"].as_str().unwrap().ends_with("Binding"))
+            .map(|it| {
+                (
+                    place(&it["kind"]).unwrap(),
+                    place(&it["metadata"]["namespace"]),
+                    place(&it["metadata"]["name"]).unwrap(),
+                )
+            })
+            .collect();
+        let withdrawn: Vec<_> =
+            withdrawn("eu-1").into_iter().map(|it| (it.0.to_owned(), it.1, it.2)).collect();
+        assert_eq!(withdrawn, bindings);
+    }
+
+    proptest! {
+        #[test]
+        fn join_4_a_credential_is_renewed_at_about_three_fifths_of_its_life(seed in any::<u64>()) {
+            let after = renew_after(CREDENTIAL_LIFE, seed);
+            prop_assert!(after <= CREDENTIAL_LIFE / 100 * 60);
+            prop_assert!(after >= CREDENTIAL_LIFE / 100 * 50);
+        }
+
+        #[test]
+        fn no_cluster_reaches_into_anothers_namespace(a in "[a-z][a-z0-9.-]{0,80}[a-z0-9]", b in "[a-z][a-z0-9.-]{0,80}[a-z0-9]") {
+            prop_assume!(a != b);
+            prop_assert_ne!(cluster_namespace(&a), cluster_namespace(&b));
+            prop_assert_ne!(role_name(&a), role_name(&b));
+            prop_assert_ne!(user(&a), user(&b));
+        }
+    }
+}
