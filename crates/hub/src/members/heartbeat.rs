@@ -239,7 +239,7 @@ mod tests {
         fn pass(mut self, seconds: u64, up: bool) -> Self {
             for _ in 0..seconds {
                 self.now += 1;
-                self.renewals += u64::from(up && self.now % 10 == 0);
+                self.renewals += u64::from(up && self.now.is_multiple_of(10));
                 let lease = self.renewals.to_string();
                 let seen = Seen { lease: Some(&lease), reported_epoch: Some(0), epoch: 0, lost: self.lost };
                 let change = self.beat.observe(&seen, Moment::seconds(self.now));

@@ -222,7 +222,7 @@ fn st_1_what_is_not_known_is_not_called_ready() {
 fn st_2_a_generation_is_observed_when_every_cluster_but_lost_ones_has_acknowledged() {
     let counts = Counts::default();
     let late = MemberWord { is_acknowledged: false, ..word(ClusterState::Offline, &counts) };
-    assert_eq!(Totals::of(&[late.clone()], Some(5)).observed_generation, None);
+    assert_eq!(Totals::of(std::slice::from_ref(&late), Some(5)).observed_generation, None);
     let lost = MemberWord { state: ClusterState::Lost, ..late };
     assert_eq!(Totals::of(&[lost], Some(5)).observed_generation, Some(5));
     assert_eq!(Totals::of(&[], None).observed_generation, None);
