@@ -169,13 +169,13 @@ fn step(seed: Seed, in_place_only: bool) -> Step {
         0 | 1 => Act::Replicas(number % 13),
         2..=4 => {
             let image =
-                if number % 9 == 0 { BAD_IMAGE.to_owned() } else { format!("web:{}", 1 + number % 4) };
+                if number.is_multiple_of(9) { BAD_IMAGE.to_owned() } else { format!("web:{}", 1 + number % 4) };
             Act::Release(image, 1)
         }
         5 if in_place_only => Act::Release("web:5".to_owned(), 1),
         5 => Act::Release(format!("web:{}", 1 + number % 2), 1 + number / 7 % 3),
         6 => Act::Partition(partition(seed.of("partition"))),
-        7 => Act::Pause(number % 2 == 0),
+        7 => Act::Pause(number.is_multiple_of(2)),
         8 => Act::Name(number),
         9 => Act::Mark(number),
         10 => Act::Delete(number),
