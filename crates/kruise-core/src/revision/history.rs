@@ -114,13 +114,16 @@ impl NewRevision {
     ///
     /// [`create_text`]: crate::runtime::writes::Writer::create_text
     pub fn body(&self) -> String {
-        let metadata = json!({
+        let mut metadata = json!({
             "name": self.name,
             "namespace": self.namespace,
             "labels": self.labels,
             "annotations": self.annotations,
-            "ownerReferences": [self.owner],
         });
+        // An owner that is yet to be made adopts it later.
+        if !self.owner.uid.is_empty() {
+            metadata["ownerReferences"] = json!([self.owner]);
+        }
         let (data, revision) = (self.data.as_str(), self.revision);
         format!(
             r#"{{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{metadata},"data":{data},"revision":{revision}}}"#
@@ -181,6 +184,16 @@ pub fn choose(history: &[&RevisionLite], wanted: &Wanted, collision_count: i32) 
         wanted.refreshed.iter().filter(is_stale).map(|it| (it.0.clone(), it.1.clone())).collect();
     let forgotten = wanted.forgotten.iter().copied().filter(|it| found.labels().contains_key(*it)).collect();
     Choice::Refresh { name, revision: next_number(history), annotations, forgotten }
+}
+
+/// What to write so that a revision is known that is not the newest one; nothing if it is known. Its number is below that of
+/// the newest revision, and so below that of every revision that the live object asks for from now on.
+pub fn seed(history: &[&RevisionLite], wanted: &Wanted, collision_count: i32) -> Option<NewRevision> {
+    if history.iter().any(|it| it.data.means_same(&wanted.data)) {
+        return None;
+    }
+    let number = history.last().map_or(1, |it| it.revision.saturating_sub(1).max(0));
+    Some(NewRevision::new(wanted, number, collision_count))
 }
 
 /// The merge patch of a [`Choice::Refresh`].

@@ -36,6 +36,9 @@ pub mod keys {
     pub const CLAIM_TEMPLATES_HASH: &str = "kruise.io/cloneset-volumeclaimtemplate-hash";
     /// Annotation on ControllerRevisions: the claim templates at that revision, as JSON.
     pub const CLAIM_TEMPLATES: &str = "fleet.kruise.io/volume-claim-templates";
+    /// Annotation on CloneSets: name of the revision that stays the current one, whatever is updated, for as long as the
+    /// annotation is there. Somebody else decides when the release is over.
+    pub const PINNED_REVISION: &str = "fleet.kruise.io/pinned-revision";
     /// Label on v1alpha1 CloneSets: pods that prepare for deletion do not count as replicas.
     pub const SCALING_EXCLUDE_PREPARING_DELETE: &str =
         "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";

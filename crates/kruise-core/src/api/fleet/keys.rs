@@ -20,6 +20,10 @@ pub const FINALIZER: &str = "fleet.kruise.io/members";
 pub const HUB_UID: &str = "fleet.kruise.io/hub-uid";
 /// Annotation on member objects: the highest applied plan, as `term.seq`.
 pub const APPLIED_PLAN: &str = "fleet.kruise.io/applied-plan";
+/// Annotation on member objects: UID of the object on the hub.
+pub const OBJECT_UID: &str = "fleet.kruise.io/object-uid";
+/// Annotation on member objects: the epoch of the plan that was applied last.
+pub const EPOCH: &str = "fleet.kruise.io/epoch";
 /// Annotation on member objects: they existed before the fleet and are orphaned rather than deleted.
 pub const ADOPTED: &str = "fleet.kruise.io/adopted";
 /// Annotation on JoinRequests, filled in by admission: the bootstrap token they were made with.

@@ -12,7 +12,7 @@ use super::{
     revisions::{self, Settled},
 };
 use crate::{
-    api::cloneset::events,
+    api::{cloneset::events, fleet::keys::HUB_UID},
     runtime::{
         client::Error,
         events::{Severity, about},
@@ -24,7 +24,10 @@ use crate::{
 impl Context {
     /// Starts and ends downloads. What fails is told and tried again in the next pass; a release does not wait for it.
     pub(super) async fn download_ahead(&self, world: &World<'_>, settled: &Settled) {
-        if !self.options.download_ahead {
+        // Of an object that a hub has given us the hub also downloads the images, for the whole fleet (REL-11).
+        let annotations = world.cloneset.metadata.annotations.as_ref();
+        let is_given = annotations.is_some_and(|it| it.contains_key(HUB_UID));
+        if !self.options.download_ahead || is_given {
             return;
         }
         if let Err(error) = self.try_to_download(world, settled).await {

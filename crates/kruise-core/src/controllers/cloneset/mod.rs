@@ -173,6 +173,10 @@ impl Context {
         let mut pass = Pass::default();
         pass.take(apply::release(self, cloneset, &observed).await);
         pass.take(apply::tidy_claims(self, cloneset, &mut observed).await);
+        if let Some(pinned) = revisions::missing_pin(cloneset, selector, &observed) {
+            warn!(revision = pinned, "the pinned revision is not there; nothing is done without it");
+            return Ok(Next::After(PIN_AGAIN));
+        }
         let settled =
             revisions::settle(cloneset, selector, &observed, &self.opened, &self.writers.revisions).await;
         let settled = match settled {
@@ -306,6 +310,9 @@ impl ReconcileError for Failure {
         self.look_again
     }
 }
+
+/// How long to wait for a pinned revision. Whoever pins writes the revision first, so only the cache can be behind.
+const PIN_AGAIN: Duration = Duration::from_secs(1);
 
 /// The event on an object that makes no sense.
 const INVALID: &str = "InvalidSpec";

@@ -15,7 +15,7 @@ use super::{observe::Observed, plan::Version, predownload::RELEASE_LABELS};
 use crate::{
     api::{
         cloneset::{
-            keys::{CLAIM_TEMPLATES, CLAIM_TEMPLATES_HASH},
+            keys::{CLAIM_TEMPLATES, CLAIM_TEMPLATES_HASH, PINNED_REVISION},
             v1beta1::CloneSet,
         },
         common::keys::CONTROLLER_REVISION_HASH,
@@ -115,6 +115,18 @@ impl Opened {
     }
 }
 
+/// The revision that has to stay the current one, where somebody else decides when a release is over.
+pub fn pinned(cloneset: &CloneSet) -> Option<&str> {
+    cloneset.metadata.annotations.as_ref()?.get(PINNED_REVISION).map(String::as_str)
+}
+
+/// The pinned revision, if it is not there. Without it nobody knows what the pods are made from that are not to be updated:
+/// pods of the new revision in their place would be more than were asked for.
+pub fn missing_pin<'a>(cloneset: &'a CloneSet, selector: &Selector, observed: &Observed) -> Option<&'a str> {
+    let history = history::history(&observed.revisions, uid(cloneset), |it| selector.matches(it));
+    pinned(cloneset).filter(|it| history::current(&history, it).is_none())
+}
+
 /// Finds the revisions of `cloneset`, and writes the one that its template asks for if there is none.
 pub async fn settle(
     cloneset: &CloneSet,
@@ -125,7 +137,7 @@ pub async fn settle(
 ) -> Result<Settled, Error> {
     let history = history::history(&observed.revisions, uid(cloneset), |it| selector.matches(it));
     let status = cloneset.status.clone().unwrap_or_default();
-    let wanted = wanted(cloneset, opened);
+    let wanted = wanted(cloneset, opened.encode(cloneset));
     let collision_count = status.collision_count.unwrap_or_default();
     let find = |name: &str| observed.revisions.iter().find(|it| it.name() == name).cloned();
     let (update, collision_count) = match history::choose(&history, &wanted, collision_count) {
@@ -148,7 +160,8 @@ pub async fn settle(
         }
     };
     let update = update.expect("the choice is one of the revisions it was made from");
-    let current = history::current(&history, &status.current_revision).and_then(|it| find(it.name()));
+    let current = pinned(cloneset).unwrap_or(&status.current_revision);
+    let current = history::current(&history, current).and_then(|it| find(it.name()));
     let current = current.unwrap_or_else(|| update.clone());
     Ok(Settled {
         current: opened.open(&current),
@@ -161,7 +174,8 @@ pub async fn settle(
     })
 }
 
-fn wanted(cloneset: &CloneSet, opened: &Opened) -> Wanted {
+/// What a CloneSet records about its template. `data` is the template in its recorded form.
+pub fn wanted(cloneset: &CloneSet, data: RevisionData) -> Wanted {
     let labels = cloneset.spec.template["metadata"]["labels"].as_object();
     let text = |(key, value): (&String, &serde_json::Value)| Some((key.clone(), value.as_str()?.to_owned()));
     let claims = &cloneset.spec.volume_claim_templates;
@@ -176,7 +190,7 @@ fn wanted(cloneset: &CloneSet, opened: &Opened) -> Wanted {
         annotations: cloneset.metadata.annotations.clone().unwrap_or_default(),
         refreshed,
         forgotten: RELEASE_LABELS,
-        data: opened.encode(cloneset),
+        data,
     }
 }
 
@@ -199,7 +213,7 @@ pub fn owner(cloneset: &CloneSet) -> OwnerReference {
 }
 
 /// Writes a new revision; where its name is taken by other content, under the next name.
-async fn create(
+pub async fn create(
     mut new: NewRevision,
     owner: &str,
     writer: &Writer<RevisionLite>,
@@ -238,5 +252,40 @@ pub async fn truncate(
         if let Err(error) = writer.delete(on, revision, DeleteParams::default()).await {
             warn!(error = &error as &dyn std::error::Error, revision = name, "an old revision stays for now");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn revision(name: &str, owner: &str) -> Arc<RevisionLite> {
+        let owners =
+            json!([{"apiVersion": "v", "kind": "CloneSet", "name": "web", "uid": owner, "controller": true}]);
+        let object = json!({
+            "metadata": {"name": name, "labels": {"app": "web"}, "ownerReferences": if owner.is_empty() { json!([]) } else { owners }},
+            "revision": 1, "data": {},
+        });
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn rev_8_a_pinned_revision_has_to_be_in_the_history() {
+        let mut cloneset: CloneSet = serde_json::from_value(json!({
+            "metadata": {"name": "web", "uid": "u"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
+        }))
+        .unwrap();
+        let selector = Selector::try_from(cloneset.spec.selector.clone()).unwrap();
+        let observed = |revisions| Observed { revisions, ..Observed::default() };
+        assert_eq!(missing_pin(&cloneset, &selector, &observed(vec![])), None, "nothing is pinned");
+
+        cloneset.metadata.annotations = Some([(PINNED_REVISION.to_owned(), "web-1".to_owned())].into());
+        let missing = |revisions| missing_pin(&cloneset, &selector, &observed(revisions)).is_some();
+        assert!(missing(vec![]) && missing(vec![revision("web-2", "u")]));
+        assert!(missing(vec![revision("web-1", "another")]), "it is another CloneSet's");
+        assert!(!missing(vec![revision("web-1", "u")]) && !missing(vec![revision("web-1", "")]));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::plan::limits::Limits;
+use super::{plan::limits::Limits, revisions::pinned};
 use crate::api::cloneset::v1beta1::{CloneSet, CloneSetStatus};
 
 /// What is counted of one active pod.
@@ -108,8 +108,11 @@ pub fn report(
         status.updated_ready_replicas += i32::from(is_updated && is_ready);
         status.updated_available_replicas += i32::from(is_updated && is_available);
     }
-    // Both equalities are needed: a deleted old pod must not end a release early (openkruise/kruise#1545).
-    if status.updated_replicas == status.replicas && i64::from(status.replicas) == limits.replicas {
+    // Both equalities are needed: a deleted old pod must not end a release early (openkruise/kruise#1545). One that is
+    // pinned ends when the pin is taken off (federation.md, REV-8).
+    let is_complete =
+        status.updated_replicas == status.replicas && i64::from(status.replicas) == limits.replicas;
+    if is_complete && pinned(cloneset).is_none() {
         status.current_revision.clone_from(&status.update_revision);
     }
     let progress = progress::judge(cloneset, &before, &status, now);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::history::{
-        Choice, Clash, NewRevision, choose, current, history, next_number, refresh_patch, truncate,
+        Choice, Clash, NewRevision, choose, current, history, next_number, refresh_patch, seed, truncate,
     },
     stored, template, wanted,
 };
@@ -212,4 +212,30 @@ fn a_revision_put_into_a_changed_object_yields_the_same_data_again() {
     let new = created(choose(&[], &again, 0));
     assert_eq!(new.data, data);
     assert_eq!(new.annotations["added"], "since");
+}
+
+#[test]
+fn rev_7_a_seed_is_below_the_newest_revision_and_written_once() {
+    let (old, new) = (stored("web-old", 4, &template("old")), stored("web-new", 9, &template("new")));
+    let history = [&old, &new];
+    let sown = seed(&history, &wanted(&template("stable")), 0).unwrap();
+    assert_eq!((sown.revision, sown.data.as_str()), (8, wanted(&template("stable")).data.as_str()));
+    assert_eq!(seed(&history, &wanted(&template("old")), 0), None);
+    assert_eq!(seed(&[], &wanted(&template("stable")), 0).unwrap().revision, 1);
+    // What the live object asks for next is above it, and what it asked for before stays the newest.
+    let sown = stored(&sown.name, sown.revision, &template("stable"));
+    let history = [&old, &sown, &new];
+    assert_eq!(choose(&history, &wanted(&template("new")), 0), Choice::Use { name: "web-new".into() });
+    assert_eq!(created(choose(&history, &wanted(&template("target")), 0)).revision, 10);
+}
+
+#[test]
+fn rev_7_a_seed_without_an_owner_belongs_to_the_history_of_whoever_comes() {
+    let mut early = wanted(&template("stable"));
+    early.owner.uid.clear();
+    let sown = seed(&[], &early, 0).unwrap();
+    let read: RevisionLite = serde_json::from_str(&sown.body()).unwrap();
+    assert_eq!(read.metadata.owner_references, None);
+    let listed = [read];
+    assert_eq!(history(&listed, "uid-9", |_| true).len(), 1);
 }

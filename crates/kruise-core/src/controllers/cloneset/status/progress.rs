@@ -9,7 +9,7 @@ use crate::{
     api::cloneset::{
         CloneSetCondition, CloneSetStatus, conditions::PROGRESSING, progress, v1beta1::CloneSet,
     },
-    controllers::cloneset::plan::limits::is_paused,
+    controllers::cloneset::{plan::limits::is_paused, revisions::pinned},
 };
 
 /// The deadline that means none.
@@ -65,7 +65,8 @@ pub(super) fn judge(
 /// Why nothing has to move, if so.
 fn rests(cloneset: &CloneSet, status: &CloneSetStatus) -> Option<(&'static str, &'static str)> {
     let replicas = cloneset.spec.replicas.unwrap_or(1);
-    let is_complete = status.current_revision == status.update_revision
+    let is_released = status.current_revision == status.update_revision || pinned(cloneset).is_some();
+    let is_complete = is_released
         && [status.replicas, status.updated_replicas, status.updated_available_replicas] == [replicas; 3];
     if is_complete {
         return Some((progress::AVAILABLE, "CloneSet is available"));

@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::*;
-use crate::api::cloneset::{CloneSetCondition, conditions, progress};
+use crate::api::cloneset::{CloneSetCondition, conditions, keys::PINNED_REVISION, progress};
 
 const START: i64 = 1_800_000_000;
 
@@ -62,6 +62,20 @@ fn the_current_revision_follows_once_all_replicas_are_there_and_updated_as_kruis
     assert_eq!(current(&[NEW, NEW, NEW, OLD]), "a-1");
     let down = Counted { is_updated: true, is_ready: false, is_available: false };
     assert_eq!(current(&[down, down, down]), "a-2", "readiness does not matter");
+}
+
+#[test]
+fn rev_8_a_pinned_revision_stays_the_current_one_and_the_release_still_counts_as_available() {
+    let spec = json!({"progressDeadlineSeconds": 60});
+    let mut pinned = cloneset(spec.clone());
+    pinned.metadata.annotations = Some([(PINNED_REVISION.to_owned(), "a-1".to_owned())].into());
+    let condition = pass(&mut pinned, names("a-2", "a-1"), &[NEW, NEW, NEW], 0);
+    assert_eq!(condition.reason, progress::AVAILABLE, "nothing is left to do in this cluster");
+    assert_eq!(pinned.status.as_ref().unwrap().current_revision, "a-1");
+    // Whoever pinned it ends the release.
+    pinned.metadata.annotations = None;
+    pass(&mut pinned, names("a-2", "a-1"), &[NEW, NEW, NEW], 1);
+    assert_eq!(pinned.status.as_ref().unwrap().current_revision, "a-2");
 }
 
 #[test]
