@@ -1,0 +1,197 @@
+use kruise_core::api::fleet::{CloneSetSlice, FederatedObject, Slice, WholeSlice, keys, policy::WhenExists};
+use serde_json::json;
+
+use super::*;
+
+const HUB: Known<'_> = Known { hub_uid: "hub", member_uid: None };
+
+fn plan(term: u64, seq: u64) -> AssignmentSpec {
+    AssignmentSpec {
+        object: FederatedObject { uid: "object".into(), name: "web".into(), ..FederatedObject::default() },
+        term,
+        seq,
+        epoch: 1,
+        slice: Some(Slice::CloneSet(CloneSetSlice::default())),
+        ..AssignmentSpec::default()
+    }
+}
+
+fn with(intent: Intent) -> AssignmentSpec {
+    AssignmentSpec { intent, ..plan(3, 5) }
+}
+
+fn marks() -> Marks {
+    Marks {
+        hub_uid: "hub".into(),
+        object_uid: "object".into(),
+        plan: Pair { term: 3, seq: 4 },
+        epoch: 1,
+        ..Marks::default()
+    }
+}
+
+fn member(marks: &Marks) -> Value {
+    json!({"metadata": {"uid": "member", "annotations": marks.annotations()}, "spec": {"replicas": 3}})
+}
+
+fn unmarked() -> Value {
+    json!({"metadata": {"uid": "member"}, "spec": {"replicas": 3}})
+}
+
+#[test]
+fn proto_3_a_lower_pair_is_refused_and_the_kept_plan_goes_on() {
+    let kept = plan(3, 5);
+    for older in [plan(3, 4), plan(2, 900)] {
+        let chosen = choose(Some(&older), Some(&kept), 1);
+        assert_eq!(chosen.plan, Some(&kept));
+        let refusal = Refusal::OlderPlan { offered: pair(&older), known: Pair { term: 3, seq: 5 } };
+        assert_eq!(chosen.refusal, Some(refusal));
+    }
+    for newer in [plan(3, 5), plan(3, 6), plan(4, 1)] {
+        assert_eq!(choose(Some(&newer), Some(&kept), 1), Chosen { plan: Some(&newer), refusal: None });
+    }
+}
+
+#[test]
+fn proto_3_the_pair_on_the_member_object_counts_when_nothing_else_is_left() {
+    let step = judge(&plan(3, 3), Some(&member(&marks())), HUB);
+    let refusal = Refusal::OlderPlan { offered: Pair { term: 3, seq: 3 }, known: Pair { term: 3, seq: 4 } };
+    assert_eq!(step, Step::Refuse(refusal));
+    assert_eq!(judge(&plan(3, 4), Some(&member(&marks())), HUB), Step::Keep(Some(marks())));
+    let mut late = with(Intent::Delete);
+    late.seq = 3;
+    assert!(matches!(judge(&late, Some(&member(&marks())), HUB), Step::Refuse(_)));
+}
+
+#[test]
+fn proto_11_a_late_copy_of_an_old_plan_does_not_bring_a_deleted_object_back() {
+    let deleted = with(Intent::Delete);
+    let late = plan(3, 4);
+    let chosen = choose(Some(&late), Some(&deleted), 1);
+    assert_eq!(chosen.plan, Some(&deleted));
+    assert_eq!(judge(chosen.plan.unwrap(), None, HUB), Step::Done);
+}
+
+#[test]
+fn proto_6_and_7_deletion_needs_intent_an_absent_plan_changes_nothing() {
+    let kept = plan(3, 5);
+    assert_eq!(choose(None, Some(&kept), 1), Chosen { plan: Some(&kept), refusal: None });
+    assert_eq!(choose(None, None, 1), Chosen { plan: None, refusal: None });
+}
+
+#[test]
+fn fo_5_a_plan_of_an_older_epoch_is_not_acted_on() {
+    let refusal = Some(Refusal::OlderEpoch { offered: 1, known: 2 });
+    assert_eq!(choose(Some(&plan(3, 6)), None, 2), Chosen { plan: None, refusal });
+    let mut current = plan(3, 6);
+    current.epoch = 2;
+    assert_eq!(choose(Some(&current), None, 2).refusal, None);
+}
+
+#[test]
+fn a_successor_of_the_same_name_begins_to_count_anew_but_not_in_an_older_term() {
+    let kept = with(Intent::Delete);
+    let mut successor = plan(3, 1);
+    successor.object.uid = "successor".into();
+    assert_eq!(choose(Some(&successor), Some(&kept), 1).plan, Some(&successor));
+    successor.term = 2;
+    assert!(choose(Some(&successor), Some(&kept), 1).refusal.is_some());
+}
+
+#[test]
+fn cf_1_an_object_of_another_hub_is_never_touched() {
+    let theirs = member(&Marks { hub_uid: "another".into(), ..marks() });
+    let conflict = Step::Conflict(Conflict::OtherHub { hub_uid: "another".into() });
+    assert_eq!(judge(&plan(3, 5), Some(&theirs), HUB), conflict);
+    for intent in [Intent::Delete, Intent::Orphan] {
+        assert_eq!(judge(&with(intent), Some(&theirs), HUB), Step::Done);
+    }
+}
+
+#[test]
+fn del_1_only_intent_delete_deletes_and_it_is_done_when_the_object_is_gone() {
+    assert_eq!(judge(&with(Intent::Delete), Some(&member(&marks())), HUB), Step::Delete);
+    let mut going = member(&marks());
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(judge(&with(Intent::Delete), Some(&going), HUB), Step::WaitForEnd);
+    assert_eq!(judge(&with(Intent::Delete), None, HUB), Step::Done);
+    assert_eq!(judge(&with(Intent::Apply), Some(&going), HUB), Step::WaitForEnd);
+    // What is not ours is not deleted by us.
+    assert_eq!(judge(&with(Intent::Delete), Some(&unmarked()), HUB), Step::Done);
+    let older = member(&Marks { object_uid: "predecessor".into(), ..marks() });
+    assert_eq!(judge(&with(Intent::Delete), Some(&older), HUB), Step::Done);
+}
+
+#[test]
+fn del_3_an_orphan_is_let_go_of() {
+    assert_eq!(judge(&with(Intent::Orphan), Some(&member(&marks())), HUB), Step::Release);
+    assert_eq!(judge(&with(Intent::Orphan), None, HUB), Step::Done);
+    assert_eq!(judge(&with(Intent::Orphan), Some(&unmarked()), HUB), Step::Done);
+}
+
+#[test]
+fn ad_1_an_adopted_object_is_let_go_of_unless_its_deletion_was_asked_for_later() {
+    let delete = |adopted, deletion| {
+        let marked = member(&Marks { adopted: Some(adopted), ..marks() });
+        judge(&AssignmentSpec { deletion, ..with(Intent::Delete) }, Some(&marked), HUB)
+    };
+    assert_eq!(delete(DeletionPolicy::Delete, DeletionPolicy::Delete), Step::Release);
+    assert_eq!(delete(DeletionPolicy::Orphan, DeletionPolicy::Orphan), Step::Release);
+    assert_eq!(delete(DeletionPolicy::Orphan, DeletionPolicy::Delete), Step::Delete);
+    // A policy that says Orphan for a while, and Delete again, has asked for it.
+    let mut plan = plan(3, 5);
+    plan.deletion = DeletionPolicy::Orphan;
+    assert_eq!(adopted(Some(DeletionPolicy::Delete), &plan), Some(DeletionPolicy::Orphan));
+    plan.deletion = DeletionPolicy::Delete;
+    assert_eq!(adopted(Some(DeletionPolicy::Orphan), &plan), Some(DeletionPolicy::Orphan));
+    assert_eq!(adopted(None, &plan), None);
+}
+
+#[test]
+fn marks_that_somebody_took_off_are_no_reason_to_adopt() {
+    assert_eq!(judge(&plan(3, 5), Some(&unmarked()), HUB), Step::TryToAdopt);
+    let known = Known { member_uid: Some("member"), ..HUB };
+    assert_eq!(judge(&plan(3, 5), Some(&unmarked()), known), Step::Keep(None));
+    assert_eq!(judge(&plan(3, 5), None, HUB), Step::Create);
+}
+
+fn adoption(when_exists: WhenExists, slice: Slice, after: Value) -> Result<(), Conflict> {
+    let before = json!({
+        "metadata": {"name": "web"}, "status": {"replicas": 1},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "a"}}, "template": {"x": 1}, "lifecycle": {}},
+    });
+    let mut whole = before.clone();
+    json_patch::merge(&mut whole, &after);
+    let plan = AssignmentSpec { when_exists, slice: Some(slice), ..plan(3, 5) };
+    adopt::judge(&plan, &before, &whole)
+}
+
+#[test]
+fn ad_1_an_identical_object_is_taken_over_if_nothing_but_metadata_changes() {
+    let clone_set = || Slice::CloneSet(CloneSetSlice::default());
+    let marked = json!({"metadata": {"annotations": {(keys::HUB_UID): "hub"}}, "spec": {"lifecycle": null}});
+    assert_eq!(adoption(WhenExists::IfIdentical, clone_set(), marked.clone()), Ok(()));
+    let scaled = json!({"spec": {"replicas": 4}});
+    let differs = Err(Conflict::Differs { path: "/spec/replicas".into() });
+    assert_eq!(adoption(WhenExists::IfIdentical, clone_set(), scaled.clone()), differs);
+    assert_eq!(adoption(WhenExists::Never, clone_set(), marked), Err(Conflict::Exists));
+    assert_eq!(adoption(WhenExists::Always, clone_set(), scaled), Ok(()));
+}
+
+#[test]
+fn ad_1_always_still_refuses_another_selector_and_restarts_that_nothing_paces() {
+    let clone_set = || Slice::CloneSet(CloneSetSlice::default());
+    let selector = json!({"spec": {"selector": {"matchLabels": {"app": "b"}}}});
+    assert_eq!(adoption(WhenExists::Always, clone_set(), selector), Err(Conflict::OtherSelector));
+    let template = json!({"spec": {"template": {"x": 2}}});
+    assert_eq!(adoption(WhenExists::Always, clone_set(), template.clone()), Ok(()), "U paces it");
+    let whole = adoption(WhenExists::Always, Slice::Whole(WholeSlice {}), template);
+    assert_eq!(whole, Err(Conflict::WouldRestart));
+}
+
+#[test]
+fn proto_12_a_new_leader_acknowledges_nothing_before_the_old_one_must_have_ended() {
+    let seconds = std::time::Duration::from_secs;
+    assert!(!may_acknowledge(seconds(44), seconds(15), seconds(30)));
+    assert!(may_acknowledge(seconds(45), seconds(15), seconds(30)));
+}
