@@ -1,17 +1,223 @@
-//! The member's side of the link to a hub: plans in, reports out.
+//! The link to a hub: plans in, reports out. The hub is only ever asked; no port is opened here.
 //!
 //! Decisions are values, made by pure functions: [`judge`] which plan counts and what it asks for, [`render`] what the member
-//! object looks like, [`seed`] which revision has to be known before, [`report`] what the hub is told and when. [`store`] is what
-//! outlives a restart.
+//! object looks like, [`seed`] which revision has to be known before, [`report`] what the hub is told and when. Around them:
+//! [`store`] is what outlives a restart, [`hub`] and [`member`] are the two API servers, [`lease`] is the heartbeat, and
+//! `reconcile` and `carry` are the pass over one Assignment.
 
+pub mod hub;
 pub mod judge;
+pub mod lease;
 pub mod marks;
+pub mod member;
 pub mod render;
 pub mod report;
 pub mod seed;
 pub mod store;
 
-use kruise_core::api::fleet::GROUP;
+mod carry;
+mod reconcile;
+
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use dashmap::DashMap;
+use kruise_core::{
+    api::fleet::{FederatedObject, GROUP, assignment::Assignment},
+    runtime::{
+        access::Right,
+        cache::Feed,
+        clock::{Clock, Seed as Chance},
+        controller::{self, Controller, Triggers},
+        events::Recorder,
+        gates::Gates,
+        key::Key,
+    },
+};
+use kube::Resource;
+use tokio::{sync::OnceCell, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use hub::Hub;
+use member::Member;
+use reconcile::Memory;
+use store::Store;
+
+/// The link's name in logs, metrics and events.
+pub const NAME: &str = "fleet-agent";
+/// The Lease on the hub by which an agent shows that it is there.
+pub const LEASE: &str = "agent";
+/// How many Assignments are seen to at once.
+pub const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("four is not zero");
+
+/// How long to wait before kept plans are read again, if they could not be.
+const LOAD_AGAIN: Duration = Duration::from_secs(2);
+
+/// The rights it needs in the member.
+pub fn needs() -> Vec<Right> {
+    [member::needs(), store::needs()].concat()
+}
+
+/// What a link is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// UID of the hub.
+    pub hub_uid: String,
+    /// Who we are, for people who look at the Lease.
+    pub identity: String,
+    /// How long the leader before us may believe to lead; none if this process is alone.
+    pub lease: Duration,
+    /// How long its last write may take.
+    pub longest_write: Duration,
+}
+
+/// What a link is made from.
+#[derive(Debug)]
+pub struct Parts {
+    /// What it is told.
+    pub settings: Settings,
+    /// The hub.
+    pub hub: Hub,
+    /// The cluster.
+    pub member: Member,
+    /// What it keeps.
+    pub store: Store,
+    /// Tells people.
+    pub events: Recorder,
+    /// Which optional behaviour is on.
+    pub gates: Gates,
+    /// Chance, for the heartbeat.
+    pub chance: Chance,
+    /// How its controller runs.
+    pub controller: controller::Settings,
+}
+
+/// The link: carries out Assignments.
+#[derive(Debug)]
+pub struct Link {
+    settings: Settings,
+    hub: Hub,
+    member: Member,
+    store: Store,
+    events: Recorder,
+    gates: Gates,
+    clock: Clock,
+    /// Since when this process leads.
+    since: Instant,
+    newest_epoch: AtomicU64,
+    incarnation: OnceCell<u64>,
+    reports: AtomicU64,
+    memory: Mutex<HashMap<String, Memory>>,
+    /// Which Assignment an object belongs to.
+    held: Arc<DashMap<Key, Key>>,
+}
+
+/// Runs the link until `stop` is cancelled and what is under way has ended. The hub may be away for all of it.
+pub async fn run(parts: Parts, stop: CancellationToken) {
+    let Parts { settings, hub, member, store, events, gates, chance, controller } = parts;
+    let (clock, since) = (controller.clock.clone(), controller.clock.instant());
+    let Some(kept) = stop.run_until_cancelled(load(&store)).await else { return };
+    let triggers = Triggers::new(clock.clone());
+    let held: Arc<DashMap<Key, Key>> = Arc::default();
+    follow(&triggers, &hub, &member, &held);
+    for name in kept {
+        triggers.now(Key::new(hub.namespace(), &name));
+    }
+    // Not the hub's: a hub that is away holds nothing up (PROTO-6).
+    let feeds: Vec<Arc<dyn Feed>> = vec![
+        Arc::new(member.clonesets.clone()),
+        Arc::new(member.pods.clone()),
+        Arc::new(member.revisions.clone()),
+    ];
+    let (heart, identity) = (hub.clone(), settings.identity.clone());
+    let newest_epoch = AtomicU64::new(store.epoch());
+    let link = Link {
+        settings,
+        hub: hub.clone(),
+        member,
+        store,
+        events,
+        gates,
+        clock: clock.clone(),
+        since,
+        newest_epoch,
+        incarnation: OnceCell::new(),
+        reports: AtomicU64::new(0),
+        memory: Mutex::default(),
+        held,
+    };
+    let working = Controller::new(controller, triggers, feeds, link).run(stop.clone());
+    let beating = stop.run_until_cancelled(lease::renew(heart.leases(), LEASE, &identity, &clock, &chance));
+    tokio::join!(hub.follow(stop.clone()), beating, working);
+}
+
+/// Reads what is kept, however long it takes: without it a plan that is older than ours could not be told.
+async fn load(store: &Store) -> Vec<String> {
+    loop {
+        match store.load().await {
+            Ok(names) => return names,
+            Err(error) => warn!(error = &error as &dyn std::error::Error, "kept plans cannot be read yet"),
+        }
+        tokio::time::sleep(LOAD_AGAIN).await;
+    }
+}
+
+/// Wakes the link for what changes on either side.
+fn follow(triggers: &Triggers, hub: &Hub, member: &Member, held: &Arc<DashMap<Key, Key>>) {
+    let wake = triggers.clone();
+    hub.assignments.on_change(move |change| wake.now(change.key()));
+    let (wake, index) = (triggers.clone(), held.clone());
+    let wake_holder = move |object: &Key| {
+        let holder = index.get(object).map(|it| it.clone());
+        holder.into_iter().for_each(|it| wake.now(it));
+    };
+    let wake = wake_holder.clone();
+    member.clonesets.on_change(move |change| wake(&change.key()));
+    let wake = wake_holder.clone();
+    member.pods.on_change(move |change| {
+        let pod = change.after.as_ref().or(change.before.as_ref());
+        pod.and_then(|it| holder(&**it)).into_iter().for_each(|it| wake(&it));
+    });
+    member.revisions.on_change(move |change| {
+        let revision = change.after.as_ref().or(change.before.as_ref());
+        revision.and_then(|it| holder(&**it)).into_iter().for_each(|it| wake_holder(&it));
+    });
+}
+
+/// The CloneSet that controls an object.
+fn holder<K: Resource>(object: &K) -> Option<Key> {
+    let owners = object.meta().owner_references.iter().flatten();
+    let owner = owners.into_iter().find(|it| it.controller == Some(true) && it.kind == "CloneSet")?;
+    Some(Key::new(object.meta().namespace.as_deref().unwrap_or_default(), &owner.name))
+}
+
+impl Link {
+    /// The newest epoch that any plan of this cluster was for.
+    fn epoch(&self, offered: Option<&Assignment>) -> u64 {
+        let offered = offered.map_or(0, |it| it.spec.epoch);
+        self.newest_epoch.fetch_max(offered, Ordering::Relaxed).max(offered)
+    }
+
+    /// Remembers which Assignment an object belongs to.
+    fn index(&self, assignment: &str, object: &FederatedObject) {
+        if object.kind == "CloneSet" {
+            self.held.insert(member::key(object), Key::new(self.hub.namespace(), assignment));
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
+        // Nothing panics under this lock.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Whether an annotation is one of the fleet's own.
 pub(crate) fn is_ours(key: &str) -> bool {

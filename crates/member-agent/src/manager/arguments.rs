@@ -43,6 +43,14 @@ pub struct Arguments {
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(super) namespace: String,
 
+    /// Carry out what a hub has planned for this cluster: the kubeconfig file for the hub, whose context names this
+    /// cluster's namespace there
+    #[arg(long, value_name = "FILE", requires = "hub_uid")]
+    pub(super) hub_kubeconfig: Option<PathBuf>,
+    /// The UID of the hub, by which its objects are known
+    #[arg(long, value_name = "UID", requires = "hub_kubeconfig")]
+    pub(super) hub_uid: Option<String>,
+
     /// Let replicas elect a leader, which alone runs the controllers
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value = "true", value_parser = go::boolean,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]

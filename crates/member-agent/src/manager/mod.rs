@@ -9,6 +9,7 @@ pub mod admission;
 mod arguments;
 mod context;
 pub mod controllers;
+mod fleet;
 mod measures;
 mod services;
 pub mod settings;
@@ -37,6 +38,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::link;
+use fleet::Fleet;
 use measures::Measures;
 use services::{Listeners, Services};
 
@@ -58,6 +61,9 @@ pub enum Error {
     /// The API server does not answer.
     #[error("the API server does not answer: check --kubeconfig and the network")]
     Unreachable(#[source] client::Error),
+    /// The hub's kubeconfig cannot be used.
+    #[error("--hub-kubeconfig cannot be used")]
+    Hub(#[source] client::ConnectError),
     /// An address cannot be listened on.
     #[error("--{flag}: could not listen on {address}")]
     Listen {
@@ -103,6 +109,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     let (measures, clock) = (Measures::new(), Clock::system());
     let throttle = Throttle::default();
     let (client, server_version) = connect(&settings, &measures, &clock, &throttle).await?;
+    let fleet = Fleet::prepare(&settings, &measures, &clock).await?;
     access::compare(&client, &settings.webhook.own_namespace, settings.gates).await;
     let listeners = Listeners::bind(&settings).await?;
     let caches = Caches::new(&clock, &measures.metrics);
@@ -132,7 +139,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     services.webhooks(server, context.client.clone());
     let ended = tokio::select! {
         broken = services.broken() => broken,
-        ended = act(&settings, &context, handle, &stop) => ended,
+        ended = act(&settings, &context, fleet.as_ref(), handle, &stop) => ended,
     };
     if ended.is_ok() && matches!(settings.webhook.host, Host::Service { .. }) {
         tokio::time::sleep(FAREWELL).await;
@@ -164,6 +171,7 @@ async fn connect(
 async fn act(
     settings: &Settings,
     context: &Context,
+    fleet: Option<&Fleet>,
     mut handle: webhook::Handle,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
@@ -172,7 +180,7 @@ async fn act(
     }
     info!(address = %handle.address(), "admission is set up");
     let Some(settings::Lease { namespace, name, timings }) = &settings.lease else {
-        return control(context, stop).await;
+        return control(context, fleet, stop).await;
     };
     let identity = leader::identity(&settings.host_name, &Seed::from_system());
     let (clock, metrics) = (context.clock.clone(), context.metrics.clone());
@@ -180,18 +188,22 @@ async fn act(
         Election::new(context.client.clone(), (namespace, name), &identity, *timings, clock, metrics)
             .map_err(Error::Election)?;
     info!(namespace, lease = name, identity, "waiting for the lease of the leader");
-    match election.lead(stop, async |_| control(context, stop).await).await {
+    match election.lead(stop, async |_| control(context, fleet, stop).await).await {
         Ended::Finished(ended) => ended,
         Ended::Stopped => Ok(()),
         Ended::Lost => Err(Error::LeadershipLost),
     }
 }
 
-/// Runs every controller until `stop` is cancelled. Dropping this ends them where they are.
-async fn control(context: &Context, stop: &CancellationToken) -> Result<(), Error> {
+/// Runs every controller, and the link to the hub if there is one, until `stop` is cancelled. Dropping this ends them where
+/// they are.
+async fn control(context: &Context, fleet: Option<&Fleet>, stop: &CancellationToken) -> Result<(), Error> {
     let mut running = JoinSet::new();
     for controller in controllers::controllers(context) {
         running.spawn(controller.run(stop.clone()));
+    }
+    if let Some(fleet) = fleet {
+        running.spawn(link::run(fleet.parts(context), stop.clone()));
     }
     while let Some(ended) = running.join_next().await {
         ended.map_err(|source| Error::Broken { part: "a controller", source })?;

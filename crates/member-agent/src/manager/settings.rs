@@ -47,6 +47,8 @@ pub struct Settings {
     pub probes: Option<SocketAddr>,
     /// The only namespace to watch; all if there is none.
     pub namespace: Option<String>,
+    /// The hub whose plans are carried out; none if this cluster is on its own.
+    pub hub: Option<Hub>,
     /// How CloneSets are handled.
     pub cloneset: CloneSet,
     /// How the cluster's side of node duties is done.
@@ -68,6 +70,15 @@ pub struct Lease {
     pub name: String,
     /// How long things take.
     pub timings: Timings,
+}
+
+/// A hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hub {
+    /// The kubeconfig file for it.
+    pub kubeconfig: PathBuf,
+    /// Its UID.
+    pub uid: String,
 }
 
 /// How CloneSets are handled.
@@ -173,6 +184,10 @@ impl Settings {
             metrics: arguments.metrics_addr.0,
             probes: arguments.health_probe_addr.0,
             namespace: Some(arguments.namespace).filter(|it| !it.is_empty()),
+            hub: arguments
+                .hub_kubeconfig
+                .zip(arguments.hub_uid)
+                .map(|(kubeconfig, uid)| Hub { kubeconfig, uid }),
             cloneset: CloneSet {
                 workers: arguments.cloneset_workers,
                 exclude_preparing_delete: arguments.cloneset_scaling_exclude_preparing_delete,

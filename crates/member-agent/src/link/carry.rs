@@ -1,0 +1,400 @@
+//! Carrying a plan out in the member: what `judge` says, step by step.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kruise_core::{
+    api::{
+        cloneset::v1beta1::CloneSet,
+        fleet::{
+            Slice,
+            assignment::{Intent, ShareState},
+            keys::{self, events, reasons},
+            policy::DriftMode,
+        },
+        image_pull_job::ImagePullJobStatus,
+    },
+    revision::data::RevisionData,
+    runtime::{client::Error, events::Severity},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Link,
+    judge::{self, Known, Step, adopt, drift},
+    marks::Marks,
+    member::Member,
+    render::{self, Share},
+    report::{self, Applied, Facts, Verdict, cloneset},
+    seed::{self, Seed},
+    store::Record,
+};
+
+/// How long until a refused object is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// What a pass came to.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) verdict: Verdict,
+    /// The plan that the member object has; nothing as long as it is not this one.
+    pub(super) applied: Option<Applied>,
+    pub(super) facts: Facts,
+    pub(super) look_again: Option<Duration>,
+}
+
+/// The bodies of a plan with overrides, and what the member records for them.
+struct Bases {
+    target: Value,
+    stable: Option<Value>,
+    target_data: Option<RevisionData>,
+    stable_data: Option<RevisionData>,
+}
+
+/// A member object to be.
+struct Draft {
+    bases: Bases,
+    marks: Marks,
+    body: Value,
+}
+
+impl Link {
+    pub(super) async fn carry_out(&self, name: &str, record: &Record) -> Result<Outcome, Error> {
+        let (plan, object) = (&record.plan, &record.plan.object);
+        if !Member::knows(object) {
+            let message = format!("{} of {} cannot be held here", object.kind, object.api_version);
+            return Ok(Outcome::stuck(ShareState::Failed, reasons::API_NOT_SUPPORTED, message));
+        }
+        self.index(name, object);
+        let member = self.member.find(object).await?;
+        let known = Known { hub_uid: &self.settings.hub_uid, member_uid: record.member_uid.as_deref() };
+        // What was deleted or let go of on purpose stays so, whatever has taken its name since.
+        let step = if record.is_done { Step::Done } else { judge::judge(plan, member.as_ref(), known) };
+        match step {
+            Step::Done => self.finish(name, record).await,
+            Step::WaitForEnd => Ok(Outcome::stuck(
+                if plan.intent == Intent::Delete { ShareState::Deleted } else { ShareState::Pending },
+                "Ending",
+                "the object is being deleted".to_owned(),
+            )),
+            Step::Refuse(refusal) => Ok(Outcome::waiting("Refused", &refusal.to_string())),
+            Step::Conflict(conflict) => Ok(self.conflict(record, &conflict)),
+            Step::Delete => {
+                let Some(member) = &member else { return self.finish(name, record).await };
+                match self.member.delete(object, member).await {
+                    Err(error) if is_refusal(&error) => Ok(refused(&error)),
+                    other => other.map(|()| {
+                        let message = "deletion was asked for".to_owned();
+                        let outcome = Outcome::stuck(ShareState::Deleted, "Ending", message);
+                        Outcome { look_again: Some(Duration::from_secs(1)), ..outcome }
+                    }),
+                }
+            }
+            Step::Release => {
+                self.member.release(object).await?;
+                self.finish(name, record).await
+            }
+            Step::Create => self.bring(name, record, None, None).await,
+            Step::TryToAdopt => self.bring(name, record, member.as_ref(), None).await,
+            Step::Keep(marks) => {
+                let marks = marks.unwrap_or_else(|| Marks {
+                    hub_uid: self.settings.hub_uid.clone(),
+                    object_uid: object.uid.clone(),
+                    ..Marks::default()
+                });
+                self.bring(name, record, member.as_ref(), Some(marks)).await
+            }
+        }
+    }
+
+    /// The intent to delete or to let go is carried out: that is acknowledged, and nothing is left but the plan's number.
+    async fn finish(&self, name: &str, record: &Record) -> Result<Outcome, Error> {
+        if !record.is_done {
+            let done =
+                Record { is_done: true, member_uid: None, bodies: Default::default(), ..record.clone() };
+            self.store.put(name, done).await?;
+        }
+        let state =
+            if record.plan.intent == Intent::Delete { ShareState::Deleted } else { ShareState::Orphaned };
+        let applied = Applied { plan: record.plan.clone(), ..Applied::default() };
+        let outcome = Outcome::stuck(state, "Done", String::new());
+        Ok(Outcome { applied: Some(applied), ..outcome })
+    }
+
+    fn conflict(&self, record: &Record, conflict: &judge::Conflict) -> Outcome {
+        self.event(record, Severity::Warning, events::CONFLICT, conflict.to_string());
+        let outcome = Outcome::stuck(ShareState::Conflict, conflict.reason(), conflict.to_string());
+        Outcome { look_again: Some(AGAIN), ..outcome }
+    }
+
+    /// Brings the member object to where the plan wants it. `marks` are those of an object that is ours already.
+    async fn bring(
+        &self,
+        name: &str,
+        record: &Record,
+        member: Option<&Value>,
+        marks: Option<Marks>,
+    ) -> Result<Outcome, Error> {
+        let Draft { bases, marks: wanted, body } = match self.draft(record, member, marks.as_ref()).await? {
+            Ok(draft) => draft,
+            Err(outcome) => return Ok(outcome),
+        };
+        if let Some(before) = member.filter(|_| marks.is_none())
+            && let Some(outcome) = self.refuse_adoption(record, before, &body).await?
+        {
+            return Ok(outcome);
+        }
+        let (mut paths, mut look_again) = (Vec::new(), None);
+        let now = match member {
+            Some(found) if marks == Some(wanted) => {
+                paths = drift::differences(&comparable(&body), found, &record.plan.drift);
+                let (is_due, again) = self.react(name, record, &paths).await?;
+                look_again = again;
+                if is_due { self.write(name, record, member, body).await? } else { Ok(found.clone()) }
+            }
+            _ => self.write(name, record, member, body).await?,
+        };
+        let now = match now {
+            Ok(now) => now,
+            Err(error) => return Ok(refused(&error)),
+        };
+        let mut outcome = self.account(record, &bases, &now);
+        if record.plan.drift.mode == DriftMode::Report || look_again.is_some() {
+            outcome.facts.drift = paths;
+        }
+        Ok(Outcome { look_again: look_again.or(outcome.look_again), ..outcome })
+    }
+
+    /// What the member object should be; or why that cannot be told. The stable revision is known to the member after this.
+    async fn draft(
+        &self,
+        record: &Record,
+        member: Option<&Value>,
+        marks: Option<&Marks>,
+    ) -> Result<Result<Draft, Outcome>, Error> {
+        let (plan, object) = (&record.plan, &record.plan.object);
+        let failed = |reason, message| Ok(Err(Outcome::stuck(ShareState::Failed, reason, message)));
+        let bases = match self.bases(record) {
+            Ok(bases) => bases,
+            Err(fault) => return failed("Unrenderable", fault.to_string()),
+        };
+        let typed: Option<CloneSet> = member.and_then(|it| serde_json::from_value(it.clone()).ok());
+        let holding = self.member.holding(object.namespace.as_deref().unwrap_or_default(), typed.as_ref());
+        let pinned = match self.sow(record, &bases, typed.as_ref(), &holding).await? {
+            Ok(pinned) => pinned,
+            Err(reason) => return failed("NotSeeded", reason),
+        };
+        let adopted = match marks {
+            Some(marks) => judge::adopted(marks.adopted, plan),
+            None => member.map(|_| plan.deletion),
+        };
+        let marks = Marks {
+            hub_uid: self.settings.hub_uid.clone(),
+            object_uid: object.uid.clone(),
+            plan: judge::pair(plan),
+            epoch: plan.epoch,
+            adopted,
+            pinned,
+        };
+        let share = Share { plan, pods: &holding.names(), marks: &marks };
+        match render::member(&bases.target, share) {
+            Ok(body) => Ok(Ok(Draft { bases, marks, body })),
+            Err(fault) => failed("Unrenderable", fault.to_string()),
+        }
+    }
+
+    /// Why an object that was there before is not taken over, if it is not (AD-1).
+    async fn refuse_adoption(
+        &self,
+        record: &Record,
+        before: &Value,
+        body: &Value,
+    ) -> Result<Option<Outcome>, Error> {
+        let after = match self.member.try_out(&record.plan.object, body).await {
+            Err(error) if is_refusal(&error) => return Ok(Some(refused(&error))),
+            other => other?,
+        };
+        if let Err(conflict) = adopt::judge(&record.plan, before, &after) {
+            return Ok(Some(self.conflict(record, &conflict)));
+        }
+        self.event(record, Severity::Normal, events::ADOPTED, "the object was taken over".to_owned());
+        Ok(None)
+    }
+
+    /// Writes the member object. A refusal by the API server is an answer, not an error.
+    async fn write(
+        &self,
+        name: &str,
+        record: &Record,
+        member: Option<&Value>,
+        mut body: Value,
+    ) -> Result<Result<Value, Error>, Error> {
+        if let Some(member) = member {
+            // Of two leaders the later one has the word: what was judged must be what is changed (PROTO-12).
+            body["metadata"]["resourceVersion"] = member["metadata"]["resourceVersion"].clone();
+            body["metadata"]["uid"] = member["metadata"]["uid"].clone();
+        }
+        match self.member.apply(&record.plan.object, &body).await {
+            Ok(answer) => {
+                let uid = answer["metadata"]["uid"].as_str().map(str::to_owned);
+                if record.member_uid != uid {
+                    self.store.put(name, Record { member_uid: uid, ..record.clone() }).await?;
+                }
+                Ok(Ok(answer))
+            }
+            Err(error) if is_refusal(&error) => Ok(Err(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn bases(&self, record: &Record) -> Result<Bases, render::Fault> {
+        let plan = &record.plan;
+        let base = |it: &Option<_>| {
+            let body = it.as_ref().and_then(|it| record.body(it));
+            body.map(|it| render::base(it, &plan.object, &plan.overrides)).transpose()
+        };
+        let wanted = || render::Fault::OtherObject { wanted: plan.object.name.clone() };
+        let target = base(&plan.target)?.ok_or_else(wanted)?;
+        let stable = base(&plan.stable)?;
+        let target_data = render::recorded(&target, self.gates);
+        let stable_data = stable.as_ref().and_then(|it| render::recorded(it, self.gates));
+        Ok(Bases { target, stable, target_data, stable_data })
+    }
+
+    /// Makes sure that the member knows the stable revision, and says under which name (REV-7); nothing if the plan has only one
+    /// revision.
+    async fn sow(
+        &self,
+        record: &Record,
+        bases: &Bases,
+        member: Option<&CloneSet>,
+        holding: &super::member::Holding,
+    ) -> Result<Result<Option<String>, String>, Error> {
+        let is_cloneset = matches!(record.plan.slice, Some(Slice::CloneSet(_)));
+        let Some(stable) = bases.stable.as_ref().filter(|_| is_cloneset && seed::is_needed(&record.plan))
+        else {
+            return Ok(Ok(None));
+        };
+        let revisions: Vec<_> = holding.revisions.iter().map(|it| &**it).collect();
+        match seed::seed(stable, member, &revisions, self.gates) {
+            Err(unreadable) => Ok(Err(unreadable.to_string())),
+            Ok(Seed::Write(new)) => {
+                Ok(Ok(Some(self.member.sow(&record.plan.object, *new).await?.name().to_owned())))
+            }
+            Ok(Seed::Known { name, adopter }) => {
+                if let Some(owner) = adopter {
+                    let namespace = record.plan.object.namespace.as_deref().unwrap_or_default();
+                    self.member.hand_over(namespace, &name, owner).await?;
+                }
+                Ok(Ok(Some(name)))
+            }
+        }
+    }
+
+    /// What to do about drift: whether to apply again, and when to look again if not.
+    async fn react(
+        &self,
+        name: &str,
+        record: &Record,
+        paths: &[String],
+    ) -> Result<(bool, Option<Duration>), Error> {
+        let mode = record.plan.drift.mode;
+        let now = self.clock.instant();
+        let reaction = self.memory().entry(name.to_owned()).or_default().drift.react(paths, mode, now);
+        match reaction {
+            drift::Reaction::Leave => Ok((false, None)),
+            drift::Reaction::Correct { tell } => {
+                if tell {
+                    let message = format!("put right: {}", paths.join(", "));
+                    self.event(record, Severity::Normal, events::DRIFT_CORRECTED, message);
+                }
+                Ok((true, None))
+            }
+            drift::Reaction::Fight { path, again_in } => {
+                let object = self.member.read(&record.plan.object).await?.unwrap_or_default();
+                let others = drift::other_managers(&object, &path, keys::AGENT_FIELD_MANAGER);
+                let message = format!("{path} is changed again and again by {}", others.join(", "));
+                self.event(record, Severity::Warning, events::DRIFT_FIGHT, message);
+                Ok((false, Some(again_in)))
+            }
+        }
+    }
+
+    /// What there is to say about an object that has the plan.
+    fn account(&self, record: &Record, bases: &Bases, member: &Value) -> Outcome {
+        let plan = &record.plan;
+        let number = |path: &str| member.pointer(path).and_then(Value::as_i64).unwrap_or_default();
+        let is_cloneset = matches!(plan.slice, Some(Slice::CloneSet(_)));
+        let generation = number("/metadata/generation");
+        // Only CloneSets say which generation their controller has seen.
+        let observed = if is_cloneset { number("/status/observedGeneration") } else { generation };
+        let applied = Applied { plan: plan.clone(), generation, observed_generation: observed };
+        let facts = match (&plan.slice, serde_json::from_value::<CloneSet>(member.clone())) {
+            (Some(Slice::CloneSet(slice)), Ok(typed)) => {
+                let namespace = plan.object.namespace.as_deref().unwrap_or_default();
+                let holding = self.member.holding(namespace, Some(&typed));
+                let pods: Vec<_> = holding.pods.iter().map(|it| &**it).collect();
+                let nothing = RevisionData::default();
+                let target = bases.target_data.as_ref().unwrap_or(&nothing);
+                let population = cloneset::Population {
+                    cloneset: &typed,
+                    pods: &pods,
+                    revisions: &holding.revisions.iter().map(|it| &**it).collect::<Vec<_>>(),
+                    target,
+                    stable: bases.stable_data.as_ref().unwrap_or(target),
+                    now: self.clock.now(),
+                };
+                let census = cloneset::count(&population, slice.replicas);
+                Facts {
+                    counts: census.counts,
+                    failing: census.failing,
+                    revisions: census.revisions,
+                    pods: cloneset::found(&plan.pods_asked, &pods),
+                    ..Facts::default()
+                }
+            }
+            (Some(Slice::ImagePullJob(_)), _) => {
+                let status = serde_json::from_value::<ImagePullJobStatus>(member["status"].clone());
+                report::pull_job(&status.unwrap_or_default())
+            }
+            _ => Facts::default(),
+        };
+        let state = report::progress(&applied, &facts.counts, facts.completed);
+        let verdict = Verdict { state, reason: "Applied", message: String::new() };
+        // Nobody tells us of changes to other kinds.
+        let look_again = (!is_cloneset).then_some(AGAIN);
+        Outcome { verdict, applied: Some(applied), facts, look_again }
+    }
+
+    fn event(&self, record: &Record, severity: Severity, reason: &'static str, message: String) {
+        let object = &record.plan.object;
+        let about = ObjectReference {
+            api_version: Some(object.api_version.clone()),
+            kind: Some(object.kind.clone()),
+            namespace: object.namespace.clone(),
+            name: Some(object.name.clone()),
+            uid: record.member_uid.clone(),
+            ..ObjectReference::default()
+        };
+        self.events.record(about, severity, reason, message);
+    }
+}
+
+/// Whether the API server says that this very object cannot be, so that trying at once cannot help.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.code(), Some(400 | 403 | 404 | 422))
+}
+
+fn refused(error: &Error) -> Outcome {
+    let outcome = Outcome::stuck(ShareState::Failed, "Refused", error.told());
+    Outcome { look_again: Some(AGAIN), ..outcome }
+}
+
+/// What was sent, in the form in which the member object is read: fields that the kind does not have are dropped by the API
+/// server, and are no drift.
+fn comparable(body: &Value) -> Value {
+    if body["kind"] != "CloneSet" {
+        return body.clone();
+    }
+    serde_json::from_value::<CloneSet>(body.clone()).map_or_else(|_| body.clone(), |it| json!(it))
+}

@@ -1,0 +1,93 @@
+//! The hub, as far as an agent sees it: Assignments in its own namespace, FleetRevisions by exact name, and the status of its
+//! own Assignments (PROTO-1, SEC-1).
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kruise_core::{
+    api::fleet::{
+        assignment::{Assignment, AssignmentStatus, RevisionRef},
+        keys,
+        revision::FleetRevision,
+    },
+    runtime::{
+        cache::Cache,
+        client::{self, Error, call},
+        clock::Clock,
+        key::uid,
+        metrics::Metrics,
+    },
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    core::DeserializeGuard,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// An Assignment as it is cached. One that cannot be read does not stop the others.
+pub type Stored = DeserializeGuard<Assignment>;
+
+/// The hub.
+#[derive(Clone)]
+pub struct Hub {
+    client: Client,
+    namespace: String,
+    /// The Assignments of this cluster.
+    pub assignments: Cache<Stored>,
+}
+
+impl Hub {
+    /// The hub behind `client`, with this cluster's `namespace` there.
+    pub fn new(client: Client, namespace: &str, clock: &Clock, metrics: &Metrics) -> Self {
+        let assignments = Cache::new("assignments", clock.clone(), metrics.clone());
+        Self { client, namespace: namespace.to_owned(), assignments }
+    }
+
+    /// This cluster's namespace on the hub.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Keeps the Assignments up to date until `stop` is cancelled: one watch, in one namespace.
+    pub async fn follow(&self, stop: CancellationToken) {
+        let api = Api::namespaced(self.client.clone(), &self.namespace);
+        self.assignments.run(self.client.clone(), api, client::watch(), stop).await;
+    }
+
+    /// The body of a revision; nothing if the hub does not have it, or has it in a form that is not for us.
+    pub async fn body(&self, revision: &RevisionRef) -> Result<Option<Value>, Error> {
+        let namespace = revision.namespace.as_deref().unwrap_or(keys::CONTENT_NAMESPACE);
+        let api: Api<FleetRevision> = Api::namespaced(self.client.clone(), namespace);
+        match call("read a fleet revision", api.get(&revision.name)).await {
+            Ok(found) if found.spec.hash == revision.hash => Ok(found.spec.body),
+            Ok(_) => Ok(None),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the status of exactly this Assignment, as a whole.
+    pub async fn tell(&self, assignment: &Assignment, status: &AssignmentStatus) -> Result<(), Error> {
+        let api: Api<Assignment> = Api::namespaced(self.client.clone(), &self.namespace);
+        let name = assignment.metadata.name.as_deref().unwrap_or_default();
+        // A merge would keep counts that have become zero, which are not sent.
+        let steps = json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid(assignment)},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        let steps = serde_json::from_value(steps).expect("these are steps of a JSON patch");
+        let patch: Patch<()> = Patch::Json(steps);
+        call("report to the hub", api.patch_status(name, &PatchParams::default(), &patch)).await.map(drop)
+    }
+
+    /// The Leases of this cluster's namespace.
+    pub fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}

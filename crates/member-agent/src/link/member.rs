@@ -1,0 +1,280 @@
+//! The member cluster, as far as the link writes to it: the only writer of member objects.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kruise_core::{
+    api::{
+        APPS_GROUP, APPS_V1BETA1,
+        cloneset::{keys::PINNED_REVISION, v1beta1::CloneSet},
+        fleet::{FederatedObject, keys},
+    },
+    controllers::cloneset::revisions,
+    pod::state,
+    revision::history::NewRevision,
+    runtime::{
+        access::{self, Right},
+        cache::{Cache, pod::PodLite, revision::RevisionLite},
+        client::{Error, call},
+        key::{Key, uid},
+        writes::{On, Writer},
+    },
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    core::{DeserializeGuard, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+/// The label of namespaces that were made for a plan. They are never deleted by us (PROTO-9).
+pub const MADE: &str = "fleet.kruise.io/made-for-fleet";
+
+/// Kinds whose numbers are divided, and how the API server calls them.
+const KINDS: [(&str, &str); 3] =
+    [("CloneSet", "clonesets"), ("ImagePullJob", "imagepulljobs"), ("ImageListPullJob", "imagelistpulljobs")];
+
+/// The rights it needs.
+pub fn needs() -> Vec<Right> {
+    const KEEP: &[&str] = &["get", "create", "patch", "delete"];
+    vec![
+        access::cluster(APPS_GROUP, "clonesets", KEEP),
+        access::cluster(APPS_GROUP, "imagepulljobs", KEEP),
+        access::cluster(APPS_GROUP, "imagelistpulljobs", KEEP),
+        access::cluster("apps", "controllerrevisions", &["get", "list", "watch", "create", "patch"]),
+        access::cluster("", "pods", &["get", "list", "watch"]),
+        access::cluster("", "namespaces", &["create"]),
+    ]
+}
+
+/// The member cluster.
+#[derive(Clone)]
+pub struct Member {
+    /// The cluster.
+    pub client: Client,
+    /// Its CloneSets, as their controller sees them.
+    pub clonesets: Cache<DeserializeGuard<CloneSet>>,
+    /// Its pods, as their controller sees them.
+    pub pods: Cache<PodLite>,
+    /// Its revisions, as their controller sees them.
+    pub revisions: Cache<RevisionLite>,
+}
+
+/// What there is of one CloneSet.
+#[derive(Debug, Default)]
+pub struct Holding {
+    /// Pods that are neither over nor on their way out.
+    pub pods: Vec<Arc<PodLite>>,
+    /// Revisions of the CloneSet, and those that nobody owns.
+    pub revisions: Vec<Arc<RevisionLite>>,
+}
+
+impl Holding {
+    /// The names of the pods.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.pods.iter().filter_map(|it| it.metadata.name.clone()).collect()
+    }
+}
+
+impl Member {
+    /// Whether objects of this kind can be held here.
+    pub fn knows(object: &FederatedObject) -> bool {
+        let group = object.api_version.split_once('/').map_or("", |it| it.0);
+        group == APPS_GROUP && KINDS.iter().any(|it| it.0 == object.kind)
+    }
+
+    /// The CloneSet of this name, as its controller sees it.
+    pub fn cloneset(&self, object: &FederatedObject) -> Option<Arc<DeserializeGuard<CloneSet>>> {
+        (object.kind == "CloneSet").then(|| self.clonesets.get(&key(object))).flatten()
+    }
+
+    /// The member object as it is: of CloneSets what their controller sees, of others what the API server has.
+    pub async fn find(&self, object: &FederatedObject) -> Result<Option<Value>, Error> {
+        if object.kind == "CloneSet" {
+            let stored = self.cloneset(object);
+            return Ok(stored.and_then(|it| it.0.as_ref().ok().map(|it| json!(it))));
+        }
+        self.read(object).await
+    }
+
+    /// The member object as the API server has it.
+    pub async fn read(&self, object: &FederatedObject) -> Result<Option<Value>, Error> {
+        let found = call("read a member object", self.api(object).get_opt(&object.name)).await?;
+        Ok(found.map(|it| json!(it)))
+    }
+
+    /// The pods and revisions of a CloneSet.
+    pub fn holding(&self, namespace: &str, cloneset: Option<&CloneSet>) -> Holding {
+        let mut holding = Holding { revisions: self.revisions.orphans_in(namespace), ..Holding::default() };
+        if let Some(cloneset) = cloneset {
+            holding.pods = self.pods.owned_by(uid(cloneset));
+            holding.pods.retain(|it| state::is_active(it));
+            holding.revisions.extend(self.revisions.owned_by(uid(cloneset)));
+        }
+        holding
+    }
+
+    /// Applies `body`, and answers with the object as it is then. A missing namespace is made (PROTO-9).
+    pub async fn apply(&self, object: &FederatedObject, body: &Value) -> Result<Value, Error> {
+        let params = PatchParams::apply(keys::AGENT_FIELD_MANAGER).force();
+        let answer = match self.send(object, body, &params).await {
+            Err(error) if error.code() == Some(404) => {
+                self.make_namespace(object).await?;
+                self.send(object, body, &params).await?
+            }
+            other => other?,
+        };
+        self.note(object, &answer);
+        Ok(answer)
+    }
+
+    /// What applying `body` would lead to.
+    pub async fn try_out(&self, object: &FederatedObject, body: &Value) -> Result<Value, Error> {
+        let params = PatchParams::apply(keys::AGENT_FIELD_MANAGER).force().dry_run();
+        self.send(object, body, &params).await
+    }
+
+    async fn send(
+        &self,
+        object: &FederatedObject,
+        body: &Value,
+        params: &PatchParams,
+    ) -> Result<Value, Error> {
+        let patch = Patch::Apply(body);
+        let answer = call("apply a plan", self.api(object).patch(&object.name, params, &patch)).await?;
+        Ok(json!(answer))
+    }
+
+    async fn make_namespace(&self, object: &FederatedObject) -> Result<(), Error> {
+        let Some(namespace) = &object.namespace else { return Ok(()) };
+        let body = json!({"metadata": {"name": namespace, "labels": {(MADE): "true"}}});
+        let body: Namespace = serde_json::from_value(body).expect("this is a namespace");
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        match call("make a namespace", api.create(&PostParams::default(), &body)).await {
+            Err(error) if error.code() != Some(409) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes exactly this object, after what it owns (DEL-1).
+    pub async fn delete(&self, object: &FederatedObject, member: &Value) -> Result<(), Error> {
+        let uid = member["metadata"]["uid"].as_str().map(str::to_owned);
+        let params =
+            DeleteParams::foreground().preconditions(Preconditions { uid, ..Preconditions::default() });
+        match call("delete a member object", self.api(object).delete(&object.name, &params)).await {
+            Err(error) if !matches!(error.code(), Some(404 | 409)) => Err(error),
+            // Gone, or another one by now.
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes our marks and our claim to fields off the object, and leaves it as it is otherwise (DEL-3).
+    pub async fn release(&self, object: &FederatedObject) -> Result<(), Error> {
+        let Some(member) = self.read(object).await? else { return Ok(()) };
+        let (api, params) = (self.api(object), PatchParams::default());
+        let patch = Patch::Merge(releasing(&member));
+        match call("let go of a member object", api.patch(&object.name, &params, &patch)).await {
+            Ok(answer) => {
+                self.note(object, &json!(answer));
+                Ok(())
+            }
+            Err(error) if error.code() == Some(404) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lays an answer over the cache, so that nobody acts on what was there before.
+    fn note(&self, object: &FederatedObject, answer: &Value) {
+        if object.kind == "CloneSet"
+            && let Ok(stored) = serde_json::from_value(answer.clone())
+        {
+            self.clonesets.wrote(stored);
+        }
+    }
+
+    /// Writes the revision that pods keep which are not to be updated (REV-7).
+    pub async fn sow(&self, object: &FederatedObject, seed: NewRevision) -> Result<Arc<RevisionLite>, Error> {
+        let owner = seed.owner.uid.clone();
+        let writer = Writer::new(self.client.clone(), self.revisions.clone());
+        let sown = match revisions::create(seed.clone(), &owner, &writer).await {
+            Err(error) if error.code() == Some(404) => {
+                self.make_namespace(object).await?;
+                revisions::create(seed, &owner, &writer).await?
+            }
+            other => other?,
+        };
+        Ok(sown.0)
+    }
+
+    /// Gives a revision that was written before its CloneSet was there to the CloneSet.
+    pub async fn hand_over(&self, namespace: &str, name: &str, owner: OwnerReference) -> Result<(), Error> {
+        let Some(revision) = self.revisions.get(&Key::new(namespace, name)) else { return Ok(()) };
+        let writer = Writer::new(self.client.clone(), self.revisions.clone());
+        let on = On { call: "give a seed to its CloneSet", owner: &owner.uid };
+        let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
+        writer.patch(on, &revision, None, &patch, &PatchParams::default()).await.map(drop)
+    }
+
+    fn api(&self, object: &FederatedObject) -> Api<DynamicObject> {
+        let plural = KINDS.iter().find(|it| it.0 == object.kind).map_or("", |it| it.1);
+        // What is sent is in the words of the stored version.
+        let kind = GroupVersionKind::gvk(
+            APPS_GROUP,
+            APPS_V1BETA1.rsplit('/').next().unwrap_or_default(),
+            &object.kind,
+        );
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        Api::namespaced_with(self.client.clone(), object.namespace.as_deref().unwrap_or_default(), &resource)
+    }
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").finish_non_exhaustive()
+    }
+}
+
+/// The key of the member object.
+pub fn key(object: &FederatedObject) -> Key {
+    Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name)
+}
+
+/// The merge patch that lets go of `member`.
+fn releasing(member: &Value) -> Value {
+    let marks =
+        [keys::HUB_UID, keys::OBJECT_UID, keys::APPLIED_PLAN, keys::EPOCH, keys::ADOPTED, PINNED_REVISION];
+    let annotations: serde_json::Map<_, _> = marks.iter().map(|it| ((*it).to_owned(), Value::Null)).collect();
+    let managers = member["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let mut others: Vec<_> =
+        managers.into_iter().filter(|it| it["manager"] != keys::AGENT_FIELD_MANAGER).collect();
+    if others.is_empty() {
+        // An empty list would leave things as they are.
+        others.push(json!({}));
+    }
+    json!({"metadata": {
+        "annotations": annotations,
+        "managedFields": others,
+        "resourceVersion": member["metadata"]["resourceVersion"],
+    }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn del_3_marks_and_ownership_go_and_nothing_else() {
+        let entry = |manager: &str| json!({"manager": manager, "operation": "Apply"});
+        let member = json!({"metadata": {
+            "resourceVersion": "7", "managedFields": [entry("fleet-agent"), entry("kubectl")],
+        }});
+        let patch = releasing(&member);
+        assert_eq!(patch["metadata"]["managedFields"], json!([entry("kubectl")]));
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        let annotations = patch["metadata"]["annotations"].as_object().unwrap();
+        assert!(annotations.len() == 6 && annotations.values().all(Value::is_null));
+        assert_eq!(patch.get("spec"), None);
+        let alone = releasing(&json!({"metadata": {"managedFields": [entry("fleet-agent")]}}));
+        assert_eq!(alone["metadata"]["managedFields"], json!([{}]));
+    }
+}

@@ -1,0 +1,205 @@
+//! One Assignment: observe, decide, carry out, tell the hub.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kruise_core::{
+    api::fleet::assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, RevisionRef, ShareState},
+    runtime::{
+        cache::Feed,
+        client::Error,
+        controller::{Next, Reconcile, ReconcileError},
+        key::{Key, uid},
+    },
+};
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{
+    Link,
+    carry::Outcome,
+    judge::{self, drift},
+    report::{
+        self, Facts, Sender, Verdict,
+        coalesce::{Due, Sent, due},
+    },
+    store::Record,
+};
+
+/// How long to wait for what only the hub can bring: a body, or a newer plan.
+const HUB_AGAIN: Duration = Duration::from_secs(10);
+
+/// What is kept about one Assignment between passes.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The last report, when it was sent, and about which Assignment: another one of the same name knows nothing yet.
+    pub(super) sent: Option<(AssignmentStatus, Instant, String)>,
+    pub(super) drift: drift::History,
+}
+
+/// Why a pass has failed.
+#[derive(Debug, thiserror::Error)]
+#[error("a plan is not carried out yet")]
+pub struct Failure(#[from] Error);
+
+impl ReconcileError for Failure {
+    fn label(&self) -> &'static str {
+        self.0.label()
+    }
+}
+
+impl Reconcile for Link {
+    type Error = Failure;
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        let name = &*key.name;
+        let stored = self.hub.assignments.get(&key);
+        let offered = stored.as_ref().and_then(|it| match &it.0 {
+            Ok(it) => Some(it),
+            Err(fault) => {
+                warn!(assignment = name, fault = fault.error, "an Assignment cannot be read");
+                None
+            }
+        });
+        let kept = self.store.get(name);
+        // Only a hub that we see can be one that has forgotten.
+        if stored.is_none() && self.hub.assignments.is_synced() && kept.as_ref().is_some_and(|it| it.is_done)
+        {
+            self.store.forget(name).await?;
+            self.memory().remove(name);
+            return Ok(Next::Change);
+        }
+        let epoch = self.epoch(offered);
+        let chosen = judge::choose(offered.map(|it| &it.spec), kept.as_ref().map(|it| &it.plan), epoch);
+        if let Some(refusal) = &chosen.refusal {
+            info!(assignment = name, %refusal, "a plan is not acted on");
+        }
+        let outcome = match chosen.plan {
+            Some(plan) if plan.epoch >= epoch => self.act(name, plan, kept.as_deref()).await?,
+            Some(_) => Outcome::waiting("OlderEpoch", "the cluster waits for a plan of its newest epoch"),
+            None => match chosen.refusal {
+                Some(refusal) => Outcome::waiting("Refused", &refusal.to_string()),
+                None => return Ok(Next::Change),
+            },
+        };
+        let look_again = [outcome.look_again, self.tell(name, offered, epoch, outcome).await?];
+        Ok(look_again.into_iter().flatten().min().map_or(Next::Change, Next::After))
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        self.hub.assignments.get(key).is_some() || self.store.get(&key.name).is_some()
+    }
+}
+
+impl Link {
+    /// Takes the plan on, and carries it out.
+    async fn act(
+        &self,
+        name: &str,
+        plan: &AssignmentSpec,
+        kept: Option<&Record>,
+    ) -> Result<Outcome, Failure> {
+        let record = match self.take_on(name, plan, kept).await? {
+            Ok(record) => record,
+            Err(missing) => {
+                let message = format!("the body {missing} is not to be had");
+                return Ok(Outcome {
+                    look_again: Some(HUB_AGAIN),
+                    ..Outcome::waiting("BodyMissing", &message)
+                });
+            }
+        };
+        Ok(self.carry_out(name, &record).await?)
+    }
+
+    /// Keeps the plan with its bodies in this cluster before anything is done about it (PROTO-6); or names the body that is
+    /// missing, without which a plan is neither applied nor acknowledged (REV-7).
+    async fn take_on(
+        &self,
+        name: &str,
+        plan: &AssignmentSpec,
+        kept: Option<&Record>,
+    ) -> Result<Result<Arc<Record>, String>, Failure> {
+        let mut bodies = BTreeMap::new();
+        let named = if plan.intent == Intent::Apply { [&plan.target, &plan.stable] } else { [&None, &None] };
+        for revision in named.into_iter().flatten() {
+            match self.body(revision, kept).await? {
+                Some(body) => drop(bodies.insert(revision.name.clone(), body)),
+                None => return Ok(Err(revision.name.clone())),
+            }
+        }
+        let is_same = |it: &&Record| it.plan.object.uid == plan.object.uid;
+        let member_uid = kept.filter(is_same).and_then(|it| it.member_uid.clone());
+        let is_done = kept.is_some_and(|it| it.is_done && judge::pair(&it.plan) == judge::pair(plan));
+        let record = Record { plan: plan.clone(), member_uid, is_done, bodies };
+        Ok(Ok(self.store.put(name, record).await?))
+    }
+
+    async fn body(&self, revision: &RevisionRef, kept: Option<&Record>) -> Result<Option<Value>, Error> {
+        match kept.and_then(|it| it.body(revision)) {
+            Some(body) => Ok(Some(body.clone())),
+            None => self.hub.body(revision).await,
+        }
+    }
+
+    /// Tells the hub, if it is there to listen and there is something to say; and says when to come back for that.
+    async fn tell(
+        &self,
+        name: &str,
+        offered: Option<&Assignment>,
+        epoch: u64,
+        outcome: Outcome,
+    ) -> Result<Option<Duration>, Failure> {
+        let Some(assignment) = offered else { return Ok(None) };
+        let now = self.clock.instant();
+        let leading_for = now.saturating_duration_since(self.since);
+        if !judge::may_acknowledge(leading_for, self.settings.lease, self.settings.longest_write) {
+            let patience = self.settings.lease + self.settings.longest_write;
+            return Ok(Some(patience - leading_for));
+        }
+        let Outcome { verdict, applied, facts, .. } = outcome;
+        let sent = self.memory().get(name).and_then(|it| it.sent.clone());
+        let sent = sent.filter(|it| it.2 == uid(assignment)).map(|it| (it.0, it.1));
+        // What another agent said before us is what the hub knows.
+        let sent = sent.or_else(|| Some((assignment.status.clone()?, self.since)));
+        let before = sent.as_ref().map(|it| &it.0);
+        let sender = Sender { known_epoch: epoch, ..Sender::default() };
+        let mut status = report::report(sender, applied.as_ref(), facts, verdict, before, self.clock.now());
+        let last = sent.as_ref().map(|it| Sent { status: &it.0, at: it.1 });
+        match due(last, &status, now) {
+            Due::Never => Ok(None),
+            Due::After(wait) => Ok(Some(wait)),
+            Due::Now => {
+                (status.incarnation, status.report) = self.next_report().await?;
+                self.hub.tell(assignment, &status).await?;
+                self.memory().entry(name.to_owned()).or_default().sent =
+                    Some((status, now, uid(assignment).to_owned()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The mark of the next report (PROTO-10). The start of this agent is counted with the first one, so that an agent which
+    /// has nothing to say writes nothing.
+    async fn next_report(&self) -> Result<(u64, u64), Error> {
+        let known = self.hub.assignments.all();
+        let known = known.iter().filter_map(|it| Some(it.0.as_ref().ok()?.status.as_ref()?.incarnation));
+        let above = known.max().unwrap_or_default();
+        let incarnation = self.incarnation.get_or_try_init(|| self.store.next_incarnation(above)).await?;
+        let number = self.reports.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        Ok((*incarnation, number))
+    }
+}
+
+impl Outcome {
+    /// Nothing is applied, for a reason that may pass.
+    pub(super) fn waiting(reason: &'static str, message: &str) -> Self {
+        Self::stuck(ShareState::Pending, reason, message.to_owned())
+    }
+
+    /// Nothing is applied.
+    pub(super) fn stuck(state: ShareState, reason: &'static str, message: String) -> Self {
+        let verdict = Verdict { state, reason, message };
+        Self { verdict, applied: None, facts: Facts::default(), look_again: None }
+    }
+}

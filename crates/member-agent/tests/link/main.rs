@@ -1,0 +1,8 @@
+//! The link between a simulated hub and a simulated member whose CloneSet controller runs.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod kit;
+mod offline;
+mod plans;
+mod revisions;
