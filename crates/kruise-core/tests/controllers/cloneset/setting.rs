@@ -168,8 +168,11 @@ fn step(seed: Seed, in_place_only: bool) -> Step {
     let act = match seed.of("act").below(14) {
         0 | 1 => Act::Replicas(number % 13),
         2..=4 => {
-            let image =
-                if number.is_multiple_of(9) { BAD_IMAGE.to_owned() } else { format!("web:{}", 1 + number % 4) };
+            let image = if number.is_multiple_of(9) {
+                BAD_IMAGE.to_owned()
+            } else {
+                format!("web:{}", 1 + number % 4)
+            };
             Act::Release(image, 1)
         }
         5 if in_place_only => Act::Release("web:5".to_owned(), 1),

@@ -42,11 +42,9 @@ fn compare(paths: &mut Vec<String>, path: String, wanted: &Value, found: &Value)
                 compare(paths, format!("{path}/{token}"), wanted, found);
             }
         }
-        (Value::Array(wanted), Value::Array(found)) if path == PODS_TO_DELETE => {
-            if !wanted.iter().all(|it| found.contains(it)) {
-                paths.push(path);
-            }
-        }
+        (Value::Array(wanted), Value::Array(found))
+            if path == PODS_TO_DELETE && wanted.iter().all(|it| found.contains(it)) => {}
+        (Value::Array(_), Value::Array(_)) if path == PODS_TO_DELETE => paths.push(path),
         (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
             for (index, (wanted, found)) in wanted.iter().zip(found).enumerate() {
                 compare(paths, format!("{path}/{index}"), wanted, found);
