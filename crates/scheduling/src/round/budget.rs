@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     numbers::check_budgets,
+    split::Mode,
     webster::{Part, fill},
 };
 
@@ -118,8 +119,12 @@ impl Draft<'_> {
         (self.population as i64 - self.homeless() as i64 - settled).max(0)
     }
 
-    /// Replicas that have no place and do not run either. Those that run where they may not stay are not missing.
+    /// Replicas that have no place and do not run either. Those that run where they may not stay are not missing, unless
+    /// every cluster has all replicas: what one has too many makes up for no other's lack (SPLIT-6).
     pub(super) fn homeless(&self) -> u64 {
+        if self.world.mode == Mode::Duplicated {
+            return self.unplaced;
+        }
         let staying: u64 = self
             .live()
             .map(|it| u64::from(self.lines[it].replicas.saturating_sub(self.lines[it].goal)))

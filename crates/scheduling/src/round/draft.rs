@@ -2,7 +2,7 @@ use super::{
     Condition, Decision, Ledger, Numbers, Plan, Population, Spec, World, demand::Demand, reason::Why,
 };
 use crate::{
-    ledger::{Revision, Row, Share},
+    ledger::{Report, Revision, Row, Share},
     split::{Mode, State},
 };
 
@@ -142,6 +142,13 @@ impl<'a> Draft<'a> {
         numbers == Numbers::PerCluster && duplicated
     }
 
+    /// Replicas that no shrink may take. Those without a place are among them, as they may run where they cannot stay,
+    /// but not where every cluster has all replicas (SPLIT-6).
+    pub(super) fn to_keep(&self) -> u64 {
+        let missing = if self.world.mode == Mode::Duplicated { self.unplaced } else { 0 };
+        self.population.saturating_sub(missing)
+    }
+
     /// Pods that may be down on purpose over the fleet.
     pub(super) fn most_down(&self) -> i64 {
         let each = i64::from(self.world.spec.unavailable);
@@ -235,10 +242,9 @@ impl<'a> Draft<'a> {
             unavailable: line.unavailable,
             surge: line.surge,
             scale_unavailable: None,
-            paused: self.world.spec.paused || (line.unavailable == 0 && line.surge == 0) || {
-                // With numbers of its own a member is stopped by nothing else.
-                self.is_per_cluster() && self.ledger.paused().is_some()
-            },
+            paused: self.world.spec.paused
+                || (line.unavailable == 0 && line.surge == 0)
+                || self.is_stopped_by_gate(place, line),
             body: line.body,
             stable: self.ledger.stable,
             named: if self.may_delete(place, line) {
@@ -247,6 +253,19 @@ impl<'a> Draft<'a> {
                 row.share.named
             },
         }
+    }
+
+    /// Whether a failed gate stops this member. With numbers of its own nothing else does (SPLIT-6).
+    ///
+    /// One that is through is left alone: the write would only put off its acknowledgement, for the want of which it
+    /// would be late as soon as the release goes on, and the gate would fail again without end.
+    fn is_stopped_by_gate(&self, place: usize, line: &Line) -> bool {
+        let row = &self.ledger.rows[place];
+        let is_well = |it: Report| {
+            it.body != self.ledger.target || (it.updated_available >= line.updated && it.failing == 0)
+        };
+        let is_through = line.demand.to_update == 0 && row.report.is_some_and(is_well);
+        self.is_per_cluster() && self.ledger.paused().is_some() && (!is_through || row.share.paused)
     }
 
     /// Whether a plan may ask this cluster to delete pods. A member without maxSurge needs a share for that (BUD-9).

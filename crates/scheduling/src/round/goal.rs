@@ -164,7 +164,7 @@ impl Draft<'_> {
         let (before, wanted) = (self.ledger.population, self.population);
         let credit = (self.ledger.scale_down + before.saturating_sub(wanted))
             .saturating_sub(wanted.saturating_sub(before));
-        self.ledger.scale_down = credit.min(granted.saturating_sub(wanted));
+        self.ledger.scale_down = credit.min(granted.saturating_sub(self.to_keep()));
         self.ledger.population = wanted;
     }
 }

@@ -67,11 +67,10 @@ impl Draft<'_> {
 
     fn shrink_room(&self) -> ShrinkRoom {
         let rules = &self.world.rules;
-        let replicas = self.population as i64;
         let settled = self.live().map(|it| self.lines[it].settled()).sum();
         let moved_down = i64::from(rules.move_unavailable);
         ShrinkRoom {
-            replicas,
+            replicas: self.to_keep() as i64,
             move_unavailable: moved_down,
             // Shares that are each cluster's own are never free for a move: B comes on top of them.
             deepest: if self.is_per_cluster() {
@@ -84,8 +83,7 @@ impl Draft<'_> {
             held: self.live().map(|it| self.held(it)).sum(),
             scale_down: self.ledger.scale_down as i64,
             // Replicas without a place are missing for another reason than a move.
-            move_hole: (self.ledger.move_hole as i64)
-                .min((replicas - self.homeless() as i64 - settled).max(0)),
+            move_hole: (self.ledger.move_hole as i64).min(self.hole()),
         }
     }
 

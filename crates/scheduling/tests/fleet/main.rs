@@ -67,87 +67,79 @@ fn settings_cover_large_fleets_and_every_mode() {
 }
 
 /// Runs every seed and tells those that broke a promise.
-///
-/// `open` are seeds whose runs are known to break one: defects that are known and not mended yet (docs/proofs.md,
-/// "Open"). They are listed so that every other seed stays a test, and they must go on breaking, so that the list cannot outlive them.
-fn run_all(default: u64, open: &[u64], run: impl Fn(u64) -> Result<(), Broken>) {
-    let seeds = seeds(default);
+fn run_all(default: u64, run: impl Fn(u64) -> Result<(), Broken>) {
     let broken: Vec<(u64, String)> =
-        seeds.clone().filter_map(|seed| run(seed).err().map(|why| (seed, why.0))).collect();
-    let mended: Vec<&u64> =
-        open.iter().filter(|it| seeds.contains(it) && broken.iter().all(|(seed, _)| seed != *it)).collect();
+        seeds(default).filter_map(|seed| run(seed).err().map(|why| (seed, why.0))).collect();
     for (seed, why) in &broken {
         println!("FLEET_SEED={seed}: {why}");
     }
-    let new: Vec<u64> = broken.iter().map(|it| it.0).filter(|it| !open.contains(it)).collect();
-    assert!(new.is_empty(), "{} runs broke a promise: {new:?}", new.len());
-    assert!(mended.is_empty(), "these hold now; take them off the list of open ones: {mended:?}");
+    let seeds: Vec<u64> = broken.iter().map(|it| it.0).collect();
+    assert!(seeds.is_empty(), "{} runs broke a promise: {seeds:?}", seeds.len());
 }
 
-fn run_theme(theme: Theme, default: u64, open: &[u64]) {
-    run_all(default, open, |seed| run(seed, &setting(seed, theme)));
+fn run_theme(theme: Theme, default: u64) {
+    run_all(default, |seed| run(seed, &setting(seed, theme)));
 }
 
 /// BUD-1 to BUD-12, MOVE-1 to MOVE-7, REV-6 to REV-15, REL-1 to REL-12, FO-1 to FO-9 under every fault.
 #[test]
 fn budget_never_exceeded() {
-    run_theme(Theme::Mixed, 20_000, &[]);
+    run_theme(Theme::Mixed, 20_000);
 }
 
 /// REV-5, REV-9, REV-11, REV-14: partitions in the middle of moves.
 #[test]
 fn canary_never_overshoots() {
-    run_theme(Theme::Canary, 10_000, &[]);
+    run_theme(Theme::Canary, 10_000);
 }
 
 /// REV-7, FO-8: clusters that join or take over in the middle of a release.
 #[test]
 fn seed_new_cluster() {
-    run_theme(Theme::Joining, 10_000, &[]);
+    run_theme(Theme::Joining, 10_000);
 }
 
 /// FO-2, FO-5, FO-6, FO-9: clusters that are lost, replaced and return.
 #[test]
 fn return_no_dip() {
-    run_theme(Theme::Failover, 10_000, &[]);
+    run_theme(Theme::Failover, 10_000);
 }
 
 /// PROTO-4, PROTO-10, REL-3: a gate opens on nothing older than its plan.
 #[test]
 fn ack_required() {
-    run_theme(Theme::Waves, 10_000, &[]);
+    run_theme(Theme::Waves, 10_000);
 }
 
 /// BUD-4, BUD-5, BUD-7, REV-10, REV-15, REL-10: every release ends.
 #[test]
 fn budget_progress() {
-    run_theme(Theme::Calm, 10_000, &[]);
-    run_all(10_000, &[], progress::run_with_a_link_down);
+    run_theme(Theme::Calm, 10_000);
+    run_all(10_000, progress::run_with_a_link_down);
 }
 
 /// The order in which the clusters are listed changes no round, whatever state the fleet is in.
 #[test]
 fn round_permutation_invariant() {
-    run_all(10_000, &[], |seed| run_turned(seed, &setting(seed, Theme::Mixed)));
+    run_all(10_000, |seed| run_turned(seed, &setting(seed, Theme::Mixed)));
 }
 
 /// SPLIT-6, `fleet.kruise.io/numbers: PerCluster`: partition and budgets hold in every cluster for itself.
 #[test]
 fn per_cluster_numbers_hold_in_every_cluster() {
-    let open = [1531, 3244, 4084, 4632, 5260, 5512, 5854, 6001, 6378, 8239, 9639, 9836];
-    run_all(10_000, &open, |seed| run(seed, &per_cluster_setting(seed)));
+    run_all(10_000, |seed| run(seed, &per_cluster_setting(seed)));
 }
 
 /// IPJ-1 to IPJ-5 under the same faults.
 #[test]
 fn ipj_parallelism_cap() {
-    run_all(10_000, &[], |seed| pulls::run(seed, pulls::Fault::None));
+    run_all(10_000, |seed| pulls::run(seed, pulls::Fault::None));
 }
 
 /// SC-1 to SC-7 under the same faults.
 #[test]
 fn sidecar_exact_at_rest() {
-    run_all(10_000, &[], sidecar::run);
+    run_all(10_000, sidecar::run);
 }
 
 /// Seeds that broke a promise once, in the settings they broke it in.

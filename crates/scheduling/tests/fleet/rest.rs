@@ -1,6 +1,11 @@
 //! Faults stop: the fleet must come to what the user asked for, and then be quiet.
 
-use scheduling::{ledger::Revision, release::Gate, round::Numbers, split::State};
+use scheduling::{
+    ledger::Revision,
+    release::Gate,
+    round::Numbers,
+    split::{Mode, State},
+};
 
 use crate::{
     fleet::{Broken, Fleet},
@@ -81,7 +86,11 @@ fn is_at_rest(fleet: &Fleet, lenient: bool) -> bool {
     });
     let drained = lenient || (0..fleet.members.len()).all(|it| is_emptied(fleet, it));
     let followed = ledger.target == spec.target || ledger.rolled_back == Some(spec.target);
-    followed && placed && complete && drained && is_exact(fleet)
+    // What one has too many makes up for no other's lack (SPLIT-6).
+    let even = lenient
+        || fleet.mode != Mode::Duplicated
+        || fleet.members.iter().all(|it| it.share.replicas <= spec.replicas);
+    followed && placed && complete && drained && even && is_exact(fleet)
 }
 
 fn is_emptied(fleet: &Fleet, index: usize) -> bool {

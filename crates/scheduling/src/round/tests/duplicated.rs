@@ -130,6 +130,41 @@ fn split_6_waves_and_gates_also_hold_numbers_per_cluster() {
     assert_eq!(updated(&hub), [2, 2, 2]);
 }
 
+/// A gate that stops those that are through puts off their acknowledgements, and fails for the want of them.
+#[test]
+fn split_6_a_failed_gate_stops_only_clusters_that_are_not_through() {
+    let mut hub = per_cluster();
+    hub.rules.gate = Gate { max_failed: 0, on_failure: OnFailure::Pause, ..Gate::default() };
+    hub.rules.progress_deadline = 40;
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 1;
+    hub.round();
+    hub.obey(0);
+    hub.obey(1);
+    hub.elapsed = 41;
+    hub.round();
+    assert!(hub.ledger.paused().is_some());
+    assert_eq!(hub.shares(|it| u32::from(it.paused)), [0, 0, 1]);
+    assert_eq!(updated(&hub), [2, 2, 2]);
+}
+
+/// What one cluster has too many stands for nothing another has no room for.
+#[test]
+fn split_6_a_surplus_leaves_while_another_cluster_has_no_room_for_all_replicas() {
+    for numbers in [Numbers::PerCluster, Numbers::Global] {
+        let mut hub = per_cluster();
+        (hub.rules.move_surge, hub.rules.move_unavailable) = (1, 0);
+        hub.spec.numbers = numbers;
+        hub.spec.replicas = 6;
+        hub.clusters[0].candidate.max = Some(2);
+        hub.settle();
+        assert_eq!(hub.shares(|it| it.replicas), [2, 6, 6]);
+        hub.spec.replicas = 5;
+        hub.settle();
+        assert_eq!(hub.shares(|it| it.replicas), [2, 5, 5]);
+    }
+}
+
 #[test]
 fn split_6_numbers_are_per_cluster_only_where_replicas_are_duplicated() {
     let mut hub = Hub::at_rest(3, 3);
