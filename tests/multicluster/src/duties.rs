@@ -100,6 +100,16 @@ pub struct Duties {
     /// The nodes.
     pub places: Vec<Place>,
     running: Mutex<Vec<(String, Running)>>,
+    /// Which set of processes of this program it is.
+    life: u32,
+}
+
+/// How many sets of processes were started so far. One that ends while the next one starts must leave the webhook
+/// configurations of the next one alone.
+static LIVES: Mutex<u32> = Mutex::new(0);
+
+fn lives() -> MutexGuard<'static, u32> {
+    LIVES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The name of the manager among the processes; no node has it.
@@ -119,6 +129,11 @@ impl Duties {
     }
 
     async fn start(cluster: &Cluster) -> Result<Self> {
+        let life = {
+            let mut lives = lives();
+            *lives += 1;
+            *lives
+        };
         cluster.install_crds().await?;
         // There from an earlier test, perhaps.
         cluster.try_kubectl(&["create", "namespace", NAMESPACE], "")?;
@@ -137,7 +152,7 @@ impl Duties {
                 places.push(Place { folder, name: name.clone() });
             }
         }
-        let logs = std::env::temp_dir().join(format!("duties-{}", std::process::id()));
+        let logs = std::env::temp_dir().join(format!("duties-{}-{life}", std::process::id()));
         std::fs::create_dir_all(&logs)?;
         let it = Self {
             cluster: cluster.clone(),
@@ -147,6 +162,7 @@ impl Duties {
             logs,
             places,
             running: Mutex::default(),
+            life,
         };
         it.start_manager()?;
         for place in &it.places {
@@ -262,6 +278,9 @@ impl Duties {
 impl Drop for Duties {
     fn drop(&mut self) {
         self.running().clear();
-        agent::remove_webhooks(&self.cluster);
+        let lives = lives();
+        if *lives == self.life {
+            agent::remove_webhooks(&self.cluster);
+        }
     }
 }
