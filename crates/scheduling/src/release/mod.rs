@@ -180,6 +180,13 @@ impl Release {
         }
     }
 
+    /// Goes back to `wave`, or stays in it, because more pods became due there.
+    pub fn open_again(&mut self, wave: usize) {
+        if wave < self.wave || (wave == self.wave && self.stage != Stage::Waiting) {
+            (self.wave, self.stage, self.soaked) = (wave, Stage::Rolling, 0);
+        }
+    }
+
     /// Goes on after a pause, by the operator's word.
     pub fn resume(&mut self) {
         self.paused = None;

@@ -72,6 +72,11 @@ impl ClusterView<'_> {
         }
     }
 
+    /// Whether pods are due here that it has not been granted.
+    fn has_more_due(&self) -> bool {
+        !self.admitted || self.due.is_none_or(|due| self.granted < due)
+    }
+
     fn has_pods_due(&self) -> bool {
         self.due.is_some_and(|it| it > 0)
     }
@@ -214,19 +219,30 @@ impl Step {
             return false;
         }
         let wave = self.release.wave;
-        self.admit_by_order(view, admitted);
+        if view.wants_more_clusters {
+            self.admit_by_order(view, admitted);
+        }
         let last = wave + 1 == self.release.waves.len();
-        let members = || view.clusters.iter().filter(|it| wave_of(it, &self.release) <= wave);
-        let undone = members().filter(|it| !(it.admitted && it.is_done())).count() as u32;
-        if members().any(|it| it.heard && it.due.is_none_or(|due| it.granted < due))
-            && self.release.stage != Stage::Rolling
-        {
+        let members = || {
+            let of_wave = |it: &usize| wave_of(&view.clusters[*it], &self.release) <= wave;
+            (0..view.clusters.len()).filter(of_wave).map(|it| (&view.clusters[it], admitted[it]))
+        };
+        let is_due = |open: bool| open || view.wants_more_clusters;
+        let undone =
+            members().filter(|(it, open)| is_due(*open) && !(it.admitted && it.is_done())).count() as u32;
+        let outside = members().any(|(it, open)| it.heard && !open);
+        if outside || members().any(|(it, _)| it.heard && it.has_more_due()) {
             // More became due: what soaked so far was a smaller canary.
             self.release.stage = Stage::Rolling;
             self.release.soaked = 0;
         }
         if undone > 0 {
             self.held = Some(Held::Clusters(undone));
+            return false;
+        }
+        if outside {
+            // Some clusters of the wave have their turn when more pods may be updated.
+            self.held = Some(Held::Partition);
             return false;
         }
         let empty = !view.clusters.iter().any(|it| wave_of(it, &self.release) == wave && it.has_pods_due());
@@ -257,6 +273,10 @@ impl Step {
 
     /// Whether the wave may begin; begins it.
     fn start(&mut self, view: &View<'_>) -> bool {
+        if !view.wants_more_clusters {
+            self.held = Some(Held::Partition);
+            return false;
+        }
         let wave = &self.release.waves[self.release.wave];
         if wave.approval == Approval::Before && !self.release.is_approved(wave) {
             self.held = Some(Held::ApprovalNeeded { wave: wave.name.clone(), when: Approval::Before });

@@ -76,9 +76,9 @@ pub fn plan(world: &World<'_>, ledger: &Ledger) -> Result<Plan, Mismatch> {
     draft.take_back_returned();
     draft.follow_the_template();
     draft.set_goals();
+    draft.move_replicas();
     draft.step_waves();
     draft.end_release();
-    draft.move_replicas();
     draft.split_updated();
     draft.pull_ahead();
     draft.work_out_demand();

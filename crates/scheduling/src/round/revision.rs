@@ -9,6 +9,13 @@ use crate::{
     reason::Share,
 };
 
+/// The part of one cluster whose numbers are its own.
+struct OwnPart {
+    due: u32,
+    updated: u32,
+    why: Share,
+}
+
 impl Draft<'_> {
     /// Splits the pods that may carry the target, and grants of that what is safe now (section 7).
     pub(super) fn split_updated(&mut self) {
@@ -34,34 +41,50 @@ impl Draft<'_> {
         }
     }
 
+    /// Pods of the target due in each cluster with the clusters admitted so far. A release takes its step by these: by
+    /// those of an earlier round it would take a wave for done that a lower partition has just given more to do.
+    pub(super) fn due(&self) -> Vec<Option<u32>> {
+        let places = 0..self.lines.len();
+        if self.is_per_cluster() {
+            return places.map(|it| Some(self.own_part(it).due)).collect();
+        }
+        match partition::plan_kept(&self.partition_request(), self.kept()) {
+            Ok(answer) => answer.rows.iter().map(|it| Some(it.updated)).collect(),
+            Err(_) => places.map(|it| self.ledger.rows[it].due).collect(),
+        }
+    }
+
     /// Every admitted cluster keeps as many pods old as the user says, and no sum is looked at (SPLIT-6).
     fn copy_partition(&mut self) {
-        let kept = u32::try_from(self.kept()).unwrap_or(u32::MAX);
-        let paused = self.is_paused();
         for place in 0..self.lines.len() {
-            let (line, row) = (self.lines[place], &self.ledger.rows[place]);
-            let granted = self.granted_updated(place);
-            // Replicas the user took away that are still there are no reason to update more (REV-11).
-            let whole = if kept > 0 { line.replicas.min(self.world.spec.replicas) } else { line.replicas };
-            let due = if row.admitted { whole.saturating_sub(kept) } else { granted };
-            let (updated, why) = match () {
-                () if line.reach != Reach::Heard => (row.updated.exposure, Share::Frozen),
-                () if self.is_one_sided(place) && granted > 0 => (line.replicas, Share::CannotSeed),
-                () if self.is_one_sided(place) && due < line.replicas => (0, Share::CannotSeed),
-                () if paused && due > granted + line.replicas.saturating_sub(line.before) => {
-                    (granted + line.replicas.saturating_sub(line.before), Share::Paused)
-                }
-                () if !row.admitted => (due, Share::WaveToCome),
-                () if due == line.replicas => (due, Share::Full),
-                () => (due, if due == 0 { Share::NotDue } else { Share::Due }),
-            };
-            // What is due does not change with a pause. One that waits for all of it has nothing due, and holds no wave.
-            self.ledger.rows[place].due = Some(if why == Share::Paused { due } else { updated });
-            if line.reach == Reach::Heard {
+            let OwnPart { due, updated, why } = self.own_part(place);
+            self.ledger.rows[place].due = Some(due);
+            if self.lines[place].reach == Reach::Heard {
                 self.decide(place, Why::Updated(why));
                 self.set_body(place, updated);
             }
         }
+    }
+
+    fn own_part(&self, place: usize) -> OwnPart {
+        let kept = u32::try_from(self.kept()).unwrap_or(u32::MAX);
+        let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+        let granted = self.granted_updated(place);
+        // Replicas the user took away that are still there are no reason to update more (REV-11).
+        let whole = if kept > 0 { line.replicas.min(self.world.spec.replicas) } else { line.replicas };
+        let due = if row.admitted { whole.saturating_sub(kept) } else { granted };
+        let while_paused = granted + line.replicas.saturating_sub(line.before);
+        let (updated, why) = match () {
+            () if line.reach != Reach::Heard => (row.updated.exposure, Share::Frozen),
+            () if self.is_one_sided(place) && granted > 0 => (line.replicas, Share::CannotSeed),
+            () if self.is_one_sided(place) && due < line.replicas => (0, Share::CannotSeed),
+            () if self.is_paused() && due > while_paused => (while_paused, Share::Paused),
+            () if !row.admitted => (due, Share::WaveToCome),
+            () if due == line.replicas => (due, Share::Full),
+            () => (due, if due == 0 { Share::NotDue } else { Share::Due }),
+        };
+        // What is due does not change with a pause. One that waits for all of it has nothing due, and holds no wave.
+        OwnPart { due: if why == Share::Paused { due } else { updated }, updated, why }
     }
 
     fn partition_request(&self) -> Request {

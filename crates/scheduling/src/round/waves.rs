@@ -47,11 +47,7 @@ impl Draft<'_> {
         }
         // Behind a gate a revision that fails must not become the one to go back to.
         let gated = self.world.rules.gate.can_fail();
-        // An object scaled to nothing keeps nothing old, as in one cluster.
-        let spec = &self.world.spec;
-        let is_empty = spec.population == Population::Matched || spec.replicas == 0;
-        let kept = if is_empty { self.partition() } else { self.kept() };
-        if !self.ledger.is_releasing() || kept > 0 || self.live().next().is_none() {
+        if !self.ledger.is_releasing() || !self.keeps_none_old() || self.live().next().is_none() {
             return;
         }
         let target = self.ledger.target;
@@ -104,11 +100,13 @@ impl Draft<'_> {
             self.ledger.release = None;
         }
         let live: Vec<usize> = self.live().collect();
-        let Some(release) = self.ledger.release.take() else {
+        let Some(mut release) = self.ledger.release.take() else {
             self.pass_the_gate(&live);
             return;
         };
-        let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it)).collect();
+        let due = self.due();
+        self.open_waves_again(&mut release, &due);
+        let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it, due[*it])).collect();
         let view = View {
             clusters: &views,
             wants_more_clusters: self.wants_more_clusters(),
@@ -142,7 +140,8 @@ impl Draft<'_> {
     /// Without waves every cluster is admitted, and one gate is over all of them (REL-7).
     fn pass_the_gate(&mut self, live: &[usize]) {
         let releasing = self.ledger.is_releasing();
-        let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it)).collect();
+        let due = |it: &usize| self.ledger.rows[*it].due;
+        let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it, due(it))).collect();
         let done: Vec<bool> = views.iter().map(ClusterView::has_arrived).collect();
         let gate = self.world.rules.gate;
         let failure = gate.failure(&views, self.world.rules.progress_deadline);
@@ -180,7 +179,7 @@ impl Draft<'_> {
         self.ledger.release = None;
     }
 
-    fn cluster_view(&self, place: usize) -> ClusterView<'_> {
+    fn cluster_view(&self, place: usize, due: Option<u32>) -> ClusterView<'_> {
         let (cluster, row) = (&self.world.clusters[place], &self.ledger.rows[place]);
         let given = row.was_given(self.ledger.target);
         let report = row.report.filter(|it| it.body == self.ledger.target);
@@ -192,28 +191,62 @@ impl Draft<'_> {
             busy_for: row.busy_for,
             heard: self.lines[place].reach == Reach::Heard,
             may_be_passed_over: self.world.rules.unknown == UnknownCountsAs::LastReported,
-            due: row.due,
+            due,
             granted: if given { row.updated.grant } else { 0 },
             updated_available: report.filter(|_| row.acknowledged).map(|it| it.updated_available),
             failing: report.map_or(0, |it| it.failing),
         }
     }
 
+    /// With numbers per cluster every wave gets its part of what a partition leaves, so all of them may be open when it is
+    /// lowered. What becomes due then goes through the waves once more.
+    fn open_waves_again(&mut self, release: &mut Release, due: &[Option<u32>]) {
+        if !self.is_per_cluster() || release.paused.is_some() {
+            return;
+        }
+        let has_more = |it: &usize| {
+            let (line, row) = (&self.lines[*it], &self.ledger.rows[*it]);
+            let added = line.replicas.saturating_sub(line.before);
+            let known = row.due.filter(|_| row.admitted && line.reach == Reach::Heard);
+            known.is_some_and(|known| due[*it] > Some(known.saturating_add(added)))
+        };
+        let last = release.waves.len() - 1;
+        let wave = |it: usize| self.world.clusters[it].wave.min(last);
+        let mut again: Vec<usize> = self.live().filter(has_more).collect();
+        let Some(first) = again.iter().map(|it| wave(*it)).min() else { return };
+        release.open_again(first);
+        // Those at work in the wave that comes first go on: they have their turn.
+        again.retain(|it| {
+            wave(*it) > first || self.cluster_view(*it, self.ledger.rows[*it].due).has_arrived()
+        });
+        again.iter().for_each(|it| self.ledger.rows[*it].admitted = false);
+    }
+
     /// Whether the clusters admitted so far are too few for the pods that may be updated. Waves still to come are not
     /// opened for nothing: opened early, they would run without their gates once the partition is lowered.
     fn wants_more_clusters(&self) -> bool {
-        // With numbers of its own every cluster has pods due.
-        if self.is_per_cluster() {
+        if self.keeps_none_old() {
             return true;
+        }
+        // With numbers of its own every cluster has pods due, or none has.
+        if self.is_per_cluster() {
+            return self.kept() < u64::from(self.world.spec.replicas);
         }
         let most: u64 = self
             .live()
             .filter(|it| self.ledger.rows[*it].admitted)
             .map(|it| match self.lines[it].reach {
-                Reach::Heard => u64::from(self.lines[it].before),
+                Reach::Heard => u64::from(self.lines[it].replicas),
                 _ => u64::from(self.ledger.rows[it].updated.exposure),
             })
             .sum();
-        self.kept() == 0 || self.most_updated() > most
+        self.most_updated() > most
+    }
+
+    /// Whether the user keeps no pod old. An object scaled to nothing keeps none, as in one cluster.
+    fn keeps_none_old(&self) -> bool {
+        let spec = &self.world.spec;
+        let is_empty = spec.population == Population::Matched || spec.replicas == 0;
+        (if is_empty { self.partition() } else { self.kept() }) == 0
     }
 }

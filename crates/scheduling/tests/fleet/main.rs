@@ -19,6 +19,7 @@ mod rest;
 mod run;
 mod setting;
 mod sidecar;
+mod waves;
 
 use scheduling::{round::Numbers, split::Mode};
 

@@ -1,5 +1,8 @@
 use super::*;
-use crate::release::{Approval, Approved, OnFailure, Paused};
+use crate::{
+    numbers::IntOrPercent,
+    release::{Approval, Approved, OnFailure, Paused},
+};
 
 fn waves(hub: &mut Hub, of: &[usize]) {
     hub.waves = vec![Wave::named("canary"), Wave::named("rest")];
@@ -41,11 +44,99 @@ fn the_partition_keeps_later_waves_closed_until_they_are_needed() {
     let plan = hub.round();
     assert!(words(&plan.conditions).contains("the partition is reached"));
     assert!(!hub.ledger.rows[1].admitted);
+    hub.obey_all();
     hub.spec.partition = 0;
     hub.round();
     assert_eq!(bodies(&hub), [2, 1]);
     hub.settle();
     assert_eq!(hub.ledger.stable, Revision(2));
+}
+
+/// Rounds and obedience with `seconds` between them.
+fn pass(hub: &mut Hub, rounds: usize, seconds: u32) {
+    hub.elapsed = seconds;
+    for _ in 0..rounds {
+        hub.round();
+        hub.obey_all();
+    }
+    hub.elapsed = 0;
+}
+
+/// REL-2, REL-3: a partition that leaves nothing to update lets no wave pass.
+#[test]
+fn a_wave_does_not_begin_while_the_partition_leaves_nothing_to_update() {
+    for mode in [Mode::Divided, Mode::Duplicated] {
+        let mut hub = Hub::at_rest(2, 2);
+        if mode == Mode::Duplicated {
+            (hub.mode, hub.spec.numbers, hub.spec.replicas) = (mode, Numbers::PerCluster, 2);
+        }
+        waves(&mut hub, &[0, 1]);
+        hub.waves[0].soak = 60;
+        hub.spec.partition = 4;
+        pass(&mut hub, 3, 100);
+        assert!(words(&hub.round().conditions).contains("the partition is reached"));
+        hub.spec.partition = 0;
+        pass(&mut hub, 3, 0);
+        assert_eq!(bodies(&hub), [2, 1], "{mode:?}");
+        pass(&mut hub, 4, 60);
+        assert_eq!(bodies(&hub), [2, 2], "{mode:?}");
+    }
+}
+
+#[test]
+fn rel_3_a_lower_partition_starts_the_soak_anew() {
+    let mut hub = Hub::at_rest(2, 4);
+    waves(&mut hub, &[0, 1]);
+    hub.waves[0].soak = 60;
+    hub.spec.partition = 6;
+    pass(&mut hub, 4, 0);
+    pass(&mut hub, 1, 50);
+    hub.spec.partition = 0;
+    pass(&mut hub, 1, 20);
+    pass(&mut hub, 6, 9);
+    assert_eq!(bodies(&hub), [2, 1]);
+    pass(&mut hub, 6, 20);
+    assert_eq!(bodies(&hub), [2, 2]);
+}
+
+/// With numbers per cluster every wave has had its part when the partition is lowered: the rest goes through them again.
+#[test]
+fn rel_2_what_a_lower_partition_makes_due_goes_through_the_waves_again_with_numbers_per_cluster() {
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.mode, hub.spec.numbers, hub.spec.replicas) = (Mode::Duplicated, Numbers::PerCluster, 3);
+    waves(&mut hub, &[0, 1]);
+    hub.waves[0].soak = 60;
+    hub.spec.partition = 2;
+    pass(&mut hub, 4, 60);
+    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    hub.spec.partition = 1;
+    pass(&mut hub, 3, 0);
+    assert_eq!(hub.shares(|it| it.updated), [2, 1]);
+    pass(&mut hub, 3, 60);
+    assert_eq!(hub.shares(|it| it.updated), [2, 2]);
+    hub.spec.partition = 0;
+    pass(&mut hub, 3, 0);
+    assert_eq!(hub.shares(|it| it.updated), [3, 2]);
+    pass(&mut hub, 6, 60);
+    hub.settle();
+    assert_eq!(hub.ledger.stable, Revision(2));
+}
+
+/// REL-4: clusters that have nothing due yet would else all start together when the partition is lowered.
+#[test]
+fn rel_4_no_more_clusters_are_admitted_than_the_partition_needs() {
+    let mut hub = Hub::at_rest(3, 2);
+    waves(&mut hub, &[0, 0, 0]);
+    hub.waves[0].max_concurrency = Some(IntOrPercent::Int(1));
+    hub.spec.partition = 5;
+    pass(&mut hub, 4, 0);
+    assert!(words(&hub.round().conditions).contains("the partition is reached"));
+    hub.spec.partition = 0;
+    hub.spec.unavailable = 6;
+    pass(&mut hub, 1, 0);
+    assert_eq!(bodies(&hub), [2, 1, 1]);
+    pass(&mut hub, 1, 0);
+    assert_eq!(bodies(&hub), [2, 2, 1]);
 }
 
 #[test]
