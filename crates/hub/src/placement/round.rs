@@ -117,6 +117,7 @@ impl Prepared<'_> {
             spec: self.spec,
             rules: self.rules,
             mode: self.mode,
+            selects_none: !self.has_cluster(),
             when_short: self.when_short,
             spread: &self.spread,
             waves: &self.waves,
@@ -135,7 +136,7 @@ impl Prepared<'_> {
 
     /// Whether the policy selects a cluster at all.
     pub fn has_cluster(&self) -> bool {
-        self.selections.iter().any(|(_, it)| !matches!(it, Selection::Not(_)))
+        !selects_none(&self.selections)
     }
 }
 
@@ -146,7 +147,7 @@ pub fn prepare<'a>(object: &Object<'a>, fleet: &[Member<'_>]) -> Result<Prepared
     let placement = object.placement;
     let judge = |it: &&Member<'_>| select(placement, it.facts, object.kind.0, object.kind.1);
     let judged: Vec<Selection> = fleet.iter().map(judge).collect();
-    let selections = fleet
+    let selections: Vec<_> = fleet
         .iter()
         .zip(&judged)
         .map(|(it, selection)| (it.facts.cluster_name(), selection.clone()))
@@ -177,7 +178,18 @@ pub fn prepare<'a>(object: &Object<'a>, fleet: &[Member<'_>]) -> Result<Prepared
         policy::WhenShort::Overcommit => WhenShort::Overcommit,
         policy::WhenShort::Hold => WhenShort::Hold,
     };
-    let population = population(object, mode, when_short, &spread, &clusters);
+    let population = population(
+        object,
+        &Request {
+            replicas: object.numbers.replicas,
+            mode,
+            selects_none: selects_none(&selections),
+            when_short,
+            goal: Goal::LeastMovement,
+            spread: spread.clone(),
+            clusters: clusters.iter().map(|it| it.candidate.clone()).collect(),
+        },
+    );
     Ok(Prepared {
         spec: spec(object, mode, population)?,
         rules: rules::rules(object, population)?,
@@ -283,27 +295,17 @@ fn spread(placement: &Placement) -> Vec<Spread> {
 }
 
 /// N over the fleet: clusters x N where each has all of them (SPLIT-6).
-fn population(
-    object: &Object<'_>,
-    mode: Mode,
-    when_short: WhenShort,
-    spread: &[Spread],
-    clusters: &[Cluster],
-) -> u64 {
-    let replicas = object.numbers.replicas;
-    if mode != Mode::Duplicated {
-        return replicas.into();
+fn population(object: &Object<'_>, request: &Request) -> u64 {
+    let replicas = u64::from(object.numbers.replicas);
+    if request.mode != Mode::Duplicated {
+        return replicas;
     }
-    let request = Request {
-        replicas,
-        mode,
-        when_short,
-        goal: Goal::LeastMovement,
-        spread: spread.to_vec(),
-        clusters: clusters.iter().map(|it| it.candidate.clone()).collect(),
-    };
     // The split itself counts, so that both always mean the same population.
-    split::plan(&request).map_or(u64::from(replicas), |it| it.population)
+    split::plan(request).map_or(replicas, |it| it.population)
+}
+
+fn selects_none(selections: &[(ClusterName, Selection)]) -> bool {
+    selections.iter().all(|(_, it)| matches!(it, Selection::Not(_)))
 }
 
 /// Percentages on the fleet's N, or on one cluster's where the object wants that.

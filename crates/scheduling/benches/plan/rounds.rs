@@ -58,6 +58,7 @@ impl Hub {
             spec: self.spec,
             rules: rules(),
             mode: Mode::Divided,
+            selects_none: false,
             when_short: WhenShort::Overcommit,
             spread: &[],
             waves: &[],

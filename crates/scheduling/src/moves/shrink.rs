@@ -19,6 +19,8 @@ pub struct ShrinkRoom {
     pub scale_down: i64,
     /// h_B: how much of the hole was made by shrinking before growing.
     pub move_hole: i64,
+    /// Replicas that are starting or that clusters have room for: what a hole can be filled with.
+    pub coming: i64,
 }
 
 /// A cluster that has more replicas than it should.
@@ -87,7 +89,9 @@ impl ShrinkRoom {
         let without_hole = self.settled - self.replicas;
         let by_policy = without_hole + self.move_unavailable;
         let by_budget = without_hole + self.deepest - self.held;
-        without_hole.max(by_policy.min(by_budget))
+        // Replicas without a place justify no shrink: a drain with no room elsewhere waits.
+        let by_room = without_hole + self.coming;
+        without_hole.max(by_policy.min(by_budget).min(by_room))
     }
 
     /// MOVE-2(b): how many may go before available pods fall too low. Pods that are down go for nothing.

@@ -49,10 +49,8 @@ impl Draft<'_> {
         sums.granted = self.live().map(|it| i64::from(self.lines[it].unavailable)).sum();
         sums.granted_deep = self.live().map(|it| self.deep(it, self.lines[it].unavailable)).sum::<i64>()
             + self.ledger.move_hole as i64;
-        if self.ledger.paused().is_none() {
-            self.grow_unavailable(&mut sums);
-            self.grow_surge();
-        }
+        self.grow_unavailable(&mut sums);
+        self.grow_surge();
         self.note_held(hole);
     }
 
@@ -92,6 +90,7 @@ impl Draft<'_> {
             unavailable_left = unavailable_left.saturating_sub(row.unavailable.grant);
             surge_left = surge_left.saturating_sub(row.surge.grant);
         }
+        let paused = self.is_paused();
         for place in self.in_order() {
             let idle = self.is_idle(place);
             let row = &self.ledger.rows[place];
@@ -102,7 +101,7 @@ impl Draft<'_> {
             if spec.in_place_only && line.replicas < line.before {
                 line.unavailable = line.unavailable.max(row.unavailable.grant.min(1));
             }
-            line.surge = if spec.paused { 0 } else { row.surge.grant.min(whole).min(surge_left) };
+            line.surge = if paused { 0 } else { row.surge.grant.min(whole).min(surge_left) };
             unavailable_left = unavailable_left.saturating_sub(line.unavailable);
             surge_left -= line.surge;
         }
@@ -242,7 +241,8 @@ impl Draft<'_> {
         let wants = |it: &usize| self.lines[*it].demand.whole() > self.lines[*it].unavailable;
         if order.iter().any(|it| wants(it) && !self.is_idle(*it)) {
             order.retain(|it| !self.is_idle(*it));
-        } else {
+        } else if !self.is_paused() {
+            // While nothing is updated nobody asks, and the share would be as good as new when the release goes on.
             for place in &order {
                 self.ledger.rows[*place].unused_for = 0;
             }
@@ -296,7 +296,7 @@ impl Draft<'_> {
     /// BUD-8: surge likewise, with only its own sum to keep.
     fn grow_surge(&mut self) {
         let spec = self.world.spec;
-        if spec.paused || spec.surge == 0 || spec.in_place_only {
+        if self.is_paused() || spec.surge == 0 || spec.in_place_only {
             return;
         }
         let limit = i64::from(spec.surge);

@@ -34,25 +34,29 @@ impl Draft<'_> {
     fn demand(&self, place: usize) -> Demand {
         let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
         let Some(report) = row.report else { return Demand::default() };
-        let (target, stable) = (self.ledger.target, self.ledger.stable);
         let marked =
             report.marked.max(self.world.clusters[place].candidate.named_for_deletion.min(report.pods));
-        let left = if self.world.spec.paused {
-            0
-        } else if line.body == target {
-            let there = report.of(target);
-            let due = if self.ledger.is_releasing() { line.updated } else { line.replicas };
-            let forward = due.saturating_sub(there).min(report.reachable(target).saturating_sub(there));
-            let back = if self.world.rules.partition_rollback { there.saturating_sub(due) } else { 0 };
-            forward.max(back)
-        } else {
-            let (leftovers, broken) = report.leftovers(stable);
-            broken.min(leftovers)
-        };
+        let left = if self.is_paused() { 0 } else { self.left_to_update(place) };
         let to_update = marked.max(left);
         let surplus =
             report.pods > line.replicas || (self.world.spec.in_place_only && line.goal < line.before);
         let stuck = u32::from(surplus && (report.not_available() > 0 || self.world.spec.in_place_only));
         Demand { marked, to_update, stuck: to_update.max(stuck) }
+    }
+
+    /// Pods the cluster has been granted to update, or to send back, and has not.
+    pub(super) fn left_to_update(&self, place: usize) -> u32 {
+        let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+        let Some(report) = row.report else { return 0 };
+        let target = self.ledger.target;
+        if line.body != target {
+            let (leftovers, broken) = report.leftovers(self.ledger.stable);
+            return broken.min(leftovers);
+        }
+        let there = report.of(target);
+        let due = if self.ledger.is_releasing() { line.updated } else { line.replicas };
+        let forward = due.saturating_sub(there).min(report.reachable(target).saturating_sub(there));
+        let back = if self.world.rules.partition_rollback { there.saturating_sub(due) } else { 0 };
+        forward.max(back)
     }
 }

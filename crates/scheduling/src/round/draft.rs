@@ -152,7 +152,11 @@ impl<'a> Draft<'a> {
     /// Pods that may be down on purpose over the fleet.
     pub(super) fn most_down(&self) -> i64 {
         let each = i64::from(self.world.spec.unavailable);
-        if self.is_per_cluster() { each * self.live().count() as i64 } else { each }
+        if self.is_per_cluster() {
+            self.live().map(|it| each.min(i64::from(self.lines[it].before))).sum()
+        } else {
+            each
+        }
     }
 
     /// Whether updates are to stand still, by the user or by a failed gate.
@@ -174,6 +178,7 @@ impl<'a> Draft<'a> {
                 scale_unavailable: scale_shares.as_ref().map(|it| it[place]),
                 ..self.share(place, &line)
             };
+            let stands_still = self.ledger.paused().is_some();
             let row = &mut self.ledger.rows[place];
             let never_given = row.share.seq == 0 && share.replicas == 0 && !row.counted;
             if never_given || (row.share.seq > 0 && row.share.asks_the_same(&share)) {
@@ -193,6 +198,9 @@ impl<'a> Draft<'a> {
                 target,
                 line.starting.min(share.replicas) + line.grown,
             );
+            if stands_still && share.paused && !before.paused && before.seq > 0 {
+                self.decide(place, Why::Stopped);
+            }
         }
         self.into_plan(&growing)
     }
@@ -244,7 +252,7 @@ impl<'a> Draft<'a> {
             scale_unavailable: None,
             paused: self.world.spec.paused
                 || (line.unavailable == 0 && line.surge == 0)
-                || self.is_stopped_by_gate(place, line),
+                || self.is_stopped(place, line),
             body: line.body,
             stable: self.ledger.stable,
             named: if self.may_delete(place, line) {
@@ -255,17 +263,17 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether a failed gate stops this member. With numbers of its own nothing else does (SPLIT-6).
+    /// Whether a failed gate, or the operator, stops this member.
     ///
     /// One that is through is left alone: the write would only put off its acknowledgement, for the want of which it
     /// would be late as soon as the release goes on, and the gate would fail again without end.
-    fn is_stopped_by_gate(&self, place: usize, line: &Line) -> bool {
+    fn is_stopped(&self, place: usize, line: &Line) -> bool {
         let row = &self.ledger.rows[place];
         let is_well = |it: Report| {
             it.body != self.ledger.target || (it.updated_available >= line.updated && it.failing == 0)
         };
-        let is_through = line.demand.to_update == 0 && row.report.is_some_and(is_well);
-        self.is_per_cluster() && self.ledger.paused().is_some() && (!is_through || row.share.paused)
+        let is_through = self.left_to_update(place) == 0 && row.report.is_some_and(is_well);
+        self.ledger.paused().is_some() && (!is_through || row.share.paused)
     }
 
     /// Whether a plan may ask this cluster to delete pods. A member without maxSurge needs a share for that (BUD-9).
@@ -307,6 +315,11 @@ impl Line {
             unavailable: row.unavailable.grant,
             surge: row.surge.grant,
         }
+    }
+
+    /// Replicas that start here and stay, or are still to be placed here.
+    pub(super) fn coming(&self) -> i64 {
+        i64::from(self.goal.saturating_sub(self.before)) + i64::from(self.starting.min(self.goal))
     }
 
     /// Replicas that are granted and have been available, after this round.

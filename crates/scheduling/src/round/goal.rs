@@ -7,7 +7,7 @@ use crate::{
     moves::Imbalance,
     partition::Seeding,
     reason::Change,
-    split::{self, Candidate, Goal, Request, State},
+    split::{self, Candidate, Goal, Mode, Request, State},
 };
 
 impl Draft<'_> {
@@ -50,6 +50,7 @@ impl Draft<'_> {
         Request {
             replicas: self.world.spec.replicas,
             mode: self.world.mode,
+            selects_none: self.world.selects_none,
             when_short: self.world.when_short,
             goal: Goal::LeastMovement,
             spread: self.world.spread.to_vec(),
@@ -160,10 +161,17 @@ impl Draft<'_> {
 
     /// Notes how much the user has taken away that is still granted (MOVE-3).
     fn note_scale_down(&mut self) {
-        let granted: u64 = self.live().map(|it| u64::from(self.lines[it].before)).sum();
-        let (before, wanted) = (self.ledger.population, self.population);
-        let credit = (self.ledger.scale_down + before.saturating_sub(wanted))
-            .saturating_sub(wanted.saturating_sub(before));
+        let before = |it: usize| u64::from(self.lines[it].before);
+        let granted: u64 = self.live().map(before).sum();
+        let wanted = self.population;
+        let credit = if self.world.mode == Mode::Duplicated {
+            // The population falls with the number of clusters too, and that is no word of the user's.
+            let replicas = u64::from(self.world.spec.replicas);
+            self.live().map(|it| before(it).saturating_sub(replicas)).sum()
+        } else {
+            let last = self.ledger.population;
+            (self.ledger.scale_down + last.saturating_sub(wanted)).saturating_sub(wanted.saturating_sub(last))
+        };
         self.ledger.scale_down = credit.min(granted.saturating_sub(self.to_keep()));
         self.ledger.population = wanted;
     }

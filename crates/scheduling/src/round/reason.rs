@@ -52,6 +52,8 @@ pub enum Why {
     },
     /// Its share of unavailable pods was taken back because pods are down elsewhere.
     ShareWithdrawn(u32),
+    /// The release stands still, and so does this cluster.
+    Stopped,
     /// Images of the target are to be pulled ahead over the fleet (REL-11).
     PreDownload(Revision),
     /// The stable revision became what was the target.
@@ -88,6 +90,7 @@ impl fmt::Display for Why {
             Self::ShareWithdrawn(by) => {
                 write!(f, "{by} of its unavailable pods are withdrawn, pods are down elsewhere")
             }
+            Self::Stopped => f.write_str("the release is paused, no more pods are updated here"),
             Self::PreDownload(revision) => write!(f, "images of revision {revision} are pulled ahead"),
             Self::Released(revision) => write!(f, "revision {revision} is released"),
             Self::Superseded(revision) => write!(f, "the release of {revision} is superseded"),

@@ -80,11 +80,17 @@ impl Draft<'_> {
             },
             settled,
             sure: self.live().map(|it| self.surely_available(it)).sum(),
-            held: self.live().map(|it| self.held(it)).sum(),
+            held: self.live().map(|it| self.held(it).min(self.most_held(it))).sum(),
             scale_down: self.ledger.scale_down as i64,
             // Replicas without a place are missing for another reason than a move.
             move_hole: (self.ledger.move_hole as i64).min(self.hole()),
+            coming: self.live().map(|it| self.lines[it].coming()).sum(),
         }
+    }
+
+    /// Where a share is each cluster's own it may be larger than the cluster.
+    fn most_held(&self, place: usize) -> i64 {
+        if self.is_per_cluster() { i64::from(self.lines[place].before) } else { i64::MAX }
     }
 
     /// Pods of a cluster that stay available whatever it does with the share it may be acting on (A of MOVE-2).

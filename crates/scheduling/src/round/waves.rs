@@ -62,7 +62,8 @@ impl Draft<'_> {
                     row.acknowledged && report.pods == r && (there || r == 0) && well
                 })
         });
-        if finished && granted + self.unplaced == self.population {
+        // Replicas without a place that run all the same are granted where they run.
+        if finished && granted + self.homeless() == self.population {
             self.ledger.stable = target;
             self.ledger.release = None;
             for row in &mut self.ledger.rows {

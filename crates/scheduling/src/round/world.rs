@@ -15,6 +15,8 @@ pub struct World<'a> {
     pub rules: Rules,
     /// How replicas are divided.
     pub mode: Mode,
+    /// Whether the policy selects no cluster at all, whatever state those listed are in: then nothing is changed.
+    pub selects_none: bool,
     /// What to do when they do not fit.
     pub when_short: WhenShort,
     /// Rules about groups of clusters.

@@ -29,6 +29,8 @@ pub struct Request {
     pub replicas: u32,
     /// How they are divided.
     pub mode: Mode,
+    /// Whether the policy selects no cluster at all, whatever state those listed are in: then nothing is changed.
+    pub selects_none: bool,
     /// What to do when they do not fit.
     pub when_short: WhenShort,
     /// Whether clusters may be evened out in this round.
@@ -251,8 +253,8 @@ fn once(
     now: impl Fn(usize) -> (u32, u32),
 ) -> slot::Plan {
     let mut slots = bounds::slots(request, order, now);
-    if request.clusters.iter().all(|it| it.state == State::Excluded) {
-        return slot::kept(slots, request.replicas);
+    if request.selects_none || request.clusters.iter().all(|it| it.state == State::Excluded) {
+        return slot::kept(slots, request.replicas, request.mode);
     }
     let mut conditions = groups.choose(request, &mut slots);
     if request.mode == Mode::Duplicated {

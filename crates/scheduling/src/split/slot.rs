@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Answer, Candidate, Request, Row};
+use super::{Answer, Candidate, Mode, Request, Row};
 use crate::reason::{Change, Condition, Limit, Shrink, Why};
 
 /// One cluster at work. Slots are ordered by tier, then rank; see [`super::bounds::slots`].
@@ -115,14 +115,14 @@ impl Plan {
 }
 
 /// The plan where nothing may be changed.
-pub(super) fn kept(mut slots: Vec<Slot>, replicas: u32) -> Plan {
+pub(super) fn kept(mut slots: Vec<Slot>, replicas: u32, mode: Mode) -> Plan {
     for slot in &mut slots {
         (slot.low, slot.high) = (slot.current, slot.current);
         (slot.ideal, slot.result) = (slot.current, slot.current);
         slot.is_frozen = true;
     }
     let placed: u64 = slots.iter().map(|it| u64::from(it.result)).sum();
-    let population = u64::from(replicas);
+    let population = if mode == Mode::Duplicated { placed } else { u64::from(replicas) };
     let unplaced = population.saturating_sub(placed);
     Plan { slots, population, unplaced, conditions: vec![Condition::NoCluster] }
 }

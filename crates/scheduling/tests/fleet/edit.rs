@@ -99,7 +99,9 @@ fn flag(fleet: &mut Fleet) {
         return;
     }
     let live: Vec<usize> = (0..fleet.members.len()).filter(|it| !fleet.is_lost(*it)).collect();
-    if live.len() > 1 {
+    if fleet.dice.permille(100) {
+        fleet.flags.fill(State::Excluded);
+    } else if live.len() > 1 {
         let index = fleet.dice.pick(&live);
         fleet.flags[index] =
             fleet.dice.pick(&[State::Draining, State::Draining, State::Cordoned, State::Excluded]);

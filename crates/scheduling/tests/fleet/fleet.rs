@@ -1,7 +1,7 @@
 //! A hub, its stored ledger and Assignments, and the members, under every fault we could think of.
 
 use scheduling::{
-    ledger::{Report, Revision, Share, Taken},
+    ledger::{Report, Revision, Row, Share, Taken},
     release::{Decision, PrePullView, Wave},
     round::{Cluster, Ledger, Plan, Rules, Spec, Why, World, plan},
     split::{Mode, Spread, State, WhenShort},
@@ -230,6 +230,7 @@ impl Fleet {
             spec: self.spec,
             rules: self.rules,
             mode: self.mode,
+            selects_none: self.selects_none(),
             when_short: self.when_short,
             spread: &self.spread,
             waves: &self.waves,
@@ -251,6 +252,7 @@ impl Fleet {
             pool(&mut plan);
         }
         let elapsed = std::mem::take(&mut self.elapsed);
+        self.nothing_moves_without_a_cluster(&plan)?;
         self.unplaced = plan.unplaced;
         self.population = plan.population;
         // A job is made for each wave, and its pulls take their time.
@@ -305,6 +307,24 @@ impl Fleet {
             }
         }
         Ok(())
+    }
+
+    fn selects_none(&self) -> bool {
+        self.flags.iter().all(|it| *it == State::Excluded)
+    }
+
+    /// Where the policy selects no cluster, nothing is changed.
+    fn nothing_moves_without_a_cluster(&self, plan: &Plan) -> Result<(), Broken> {
+        let moved = |(before, after): &(&Row, &Row)| {
+            before.share.replicas != after.share.replicas && !before.lost && !after.lost
+        };
+        let moved = self.ledger.rows.iter().zip(&plan.ledger.rows).find(moved);
+        match moved.filter(|_| self.selects_none()) {
+            Some((row, _)) => {
+                Err(Broken(format!("the policy selects no cluster, and {} changes", row.cluster)))
+            }
+            None => Ok(()),
+        }
     }
 
     fn forget_exposures(&mut self, column: Forgotten) {

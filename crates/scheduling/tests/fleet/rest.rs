@@ -82,7 +82,9 @@ fn is_at_rest(fleet: &Fleet, lenient: bool) -> bool {
         || (lenient && granted + fleet.rules.move_unavailable >= replicas);
     let complete = fleet.members.iter().all(|it| {
         let well = it.pods.iter().all(|pod| pod.available || (lenient && fleet.bad.contains(&pod.revision)));
-        it.pods.len() as u32 == it.share.replicas && well
+        // A marked pod stays while its successor cannot start: no cluster without maxUnavailable gets past that.
+        let waits = lenient && it.share.unavailable == 0 && it.pods.iter().any(|pod| pod.marked);
+        (it.pods.len() as u32 == it.share.replicas || waits) && well
     });
     let drained = lenient || (0..fleet.members.len()).all(|it| is_emptied(fleet, it));
     let followed = ledger.target == spec.target || ledger.rolled_back == Some(spec.target);
@@ -90,7 +92,9 @@ fn is_at_rest(fleet: &Fleet, lenient: bool) -> bool {
     let even = lenient
         || fleet.mode != Mode::Duplicated
         || fleet.members.iter().all(|it| it.share.replicas <= spec.replicas);
-    followed && placed && complete && drained && even && is_exact(fleet)
+    // REV-13: nothing is kept old, so the release is over.
+    let ended = lenient || spec.partition > 0 || ledger.target == ledger.stable;
+    followed && ended && placed && complete && drained && even && is_exact(fleet)
 }
 
 fn is_emptied(fleet: &Fleet, index: usize) -> bool {

@@ -248,6 +248,7 @@ impl Sides {
             spec: self.spec,
             rules: self.rules,
             mode: Mode::Divided,
+            selects_none: false,
             when_short: WhenShort::Overcommit,
             spread: &[],
             waves: &[],

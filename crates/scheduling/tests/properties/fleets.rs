@@ -58,6 +58,7 @@ impl Shape {
         Request {
             replicas,
             mode: dice.pick(self.modes),
+            selects_none: false,
             when_short: dice.pick(&[WhenShort::Overcommit, WhenShort::Hold]),
             goal: if dice.one_in(5) { Goal::Rebalance } else { Goal::LeastMovement },
             spread: (0..rules).map(|_| self.rule(dice)).collect(),

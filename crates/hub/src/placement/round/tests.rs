@@ -195,6 +195,27 @@ fn the_policy_and_the_state_of_a_cluster_meet_in_one_state() {
 }
 
 #[test]
+fn bad_input_3_a_cluster_that_is_away_does_not_make_a_policy_select_one() {
+    let facts = ["a", "b"].map(facts);
+    let mut fleet = facts.each_ref().map(member);
+    for (it, state) in fleet.iter_mut().zip([State::Offline, State::Ready]) {
+        (it.has_row, it.current, it.state) = (true, 3, state);
+    }
+    let mut placement = Placement::default();
+    placement.clusters.selector = names(&["nowhere"]);
+    placement.replicas.mode = ReplicasMode::Duplicated;
+    let three = numbers(3);
+    let prepared = prepare(&object(&three, &placement), &fleet).unwrap();
+    assert!(prepared.world().selects_none);
+    let start = Ledger {
+        rows: ledger::read(&Default::default(), &prepared.names(), None).rows,
+        ..Ledger::new(Revision(1))
+    };
+    let plan = scheduling::round::plan(&prepared.world(), &start).unwrap();
+    assert!(plan.conditions.iter().any(|it| it.to_string().contains("selects no cluster")));
+}
+
+#[test]
 fn bad_input_3_without_a_cluster_nothing_is_changed() {
     let facts = [facts("a")];
     let mut fleet = facts.each_ref().map(member);

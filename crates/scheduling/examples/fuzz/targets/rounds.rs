@@ -36,6 +36,7 @@ pub(crate) fn plan_any(bytes: &mut Bytes) {
             spec,
             rules: rules(bytes),
             mode: bytes.pick(&[Mode::Divided, Mode::Duplicated, Mode::Aggregated]),
+            selects_none: bytes.below(20) == 0,
             when_short: bytes.pick(&[WhenShort::Hold, WhenShort::Overcommit]),
             spread: &[],
             waves: &waves,

@@ -52,7 +52,7 @@ fn check(request: &Request, answer: &Answer) {
     let placed: u64 = answer.rows.iter().map(|it| u64::from(it.replicas)).sum();
     let is_frozen = |it: &&Candidate| matches!(it.state, State::Offline | State::Unsupported);
     let frozen: u64 = request.clusters.iter().filter(is_frozen).map(|it| u64::from(it.current)).sum();
-    let selects_any = request.clusters.iter().any(|it| it.state != State::Excluded);
+    let selects_any = !request.selects_none && request.clusters.iter().any(|it| it.state != State::Excluded);
     if selects_any && request.mode != Mode::Duplicated {
         assert_eq!(placed + answer.unplaced, u64::from(request.replicas).max(frozen), "{request:?}");
     }
@@ -74,6 +74,7 @@ fn request(bytes: &mut Bytes) -> Request {
     Request {
         replicas: bytes.number(),
         mode: bytes.pick(&[Mode::Divided, Mode::Divided, Mode::Aggregated, Mode::Duplicated]),
+        selects_none: bytes.below(20) == 0,
         when_short: bytes.pick(&[WhenShort::Overcommit, WhenShort::Hold]),
         goal: bytes.pick(&[Goal::LeastMovement, Goal::Rebalance]),
         spread: (0..rules).map(|_| rule(bytes)).collect(),

@@ -191,3 +191,41 @@ fn rev_12_a_population_of_zero_does_not_lift_the_partition() {
     assert_eq!(updated(&hub), [0, 0, 0]);
     assert_eq!(hub.ledger.stable, Revision(1));
 }
+
+#[test]
+fn a_drain_is_no_scale_down_where_every_cluster_has_all_replicas_as_move_2_says() {
+    let mut hub = per_cluster();
+    hub.spec.numbers = Numbers::Global;
+    hub.settle();
+    // Three pods are down elsewhere, with U = 1: one may go here.
+    hub.report(2, |it| (it.available, it.updated_available) = (0, 0));
+    hub.set(0, State::Draining);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 3, 3]);
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [0, 3, 3]);
+    // The user's own scale-down goes at once, wherever pods are down.
+    hub.report(2, |it| (it.available, it.updated_available) = (0, 0));
+    hub.spec.replicas = 1;
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [0, 1, 1]);
+}
+
+#[test]
+fn a_policy_that_selects_no_cluster_changes_nothing_wherever_clusters_are() {
+    for state in [State::Offline, State::Lost, State::Pending, State::Unsupported, State::Excluded] {
+        for mode in [Mode::Divided, Mode::Duplicated] {
+            let mut hub = per_cluster();
+            (hub.spec.numbers, hub.mode) = (Numbers::Global, mode);
+            hub.spec.replicas = if mode == Mode::Divided { 9 } else { 3 };
+            hub.settle();
+            hub.selects_none = true;
+            hub.set(0, state);
+            hub.set(1, State::Excluded);
+            hub.set(2, State::Excluded);
+            let plan = hub.round();
+            assert_eq!(hub.shares(|it| it.replicas), [3, 3, 3], "{state:?} {mode:?}");
+            assert!(words(&plan.conditions).contains("selects no cluster"), "{state:?} {mode:?}");
+        }
+    }
+}

@@ -131,6 +131,32 @@ fn a_drain_with_no_room_elsewhere_waits_as_move_2_says() {
     assert_eq!((plan.unplaced, plan.homeless), (3, 0));
 }
 
+#[test]
+fn a_drain_takes_no_more_than_there_is_room_for_elsewhere_as_move_2_says() {
+    for (extra, missing) in [(0, 1), (1, 2), (0, 6)] {
+        for room in 0..3 {
+            let mut hub = Hub::at_rest(2, 3);
+            (hub.rules.move_surge, hub.rules.move_unavailable) = (extra, missing);
+            hub.clusters[1].candidate.max = Some(3 + room);
+            hub.set(0, State::Draining);
+            hub.settle();
+            let plan = hub.round();
+            assert_eq!(hub.shares(|it| it.replicas), [3 - room, 3 + room], "M {extra} B {missing}");
+            assert!(words(&plan.conditions).contains("c0 keeps"));
+        }
+    }
+}
+
+#[test]
+fn rev_13_a_release_ends_though_pods_run_that_have_no_place() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.clusters[1].candidate.max = Some(3);
+    hub.set(0, State::Draining);
+    hub.spec.target = Revision(2);
+    hub.settle();
+    assert_eq!((hub.shares(|it| it.replicas), hub.ledger.stable), (vec![3, 3], Revision(2)));
+}
+
 /// Correction of the hole: replicas without a place that still run where they may not stay are not missing, so they do
 /// not excuse replicas that are between clusters.
 #[test]
@@ -145,7 +171,6 @@ fn replicas_that_may_not_stay_but_run_do_not_fill_the_hole() {
     hub.spec.target = Revision(2);
     let plan = hub.round();
     hub.report_old(0);
-    hub.report_old(1);
     // Two replicas are on their way: with U = 1 nothing else may be taken down.
     hub.round();
     assert_eq!(plan.homeless, 0);

@@ -319,6 +319,61 @@ fn rel_7_a_gate_without_waves_pauses_until_it_is_resumed() {
     assert_eq!(hub.ledger.stable, Revision(2));
 }
 
+/// A pause of the release stops members as a pause of the object does: what they were granted is no reason to go on.
+#[test]
+fn rel_7_a_pause_takes_the_shares_back_with_waves_and_without() {
+    for with_waves in [false, true] {
+        for by_operator in [false, true] {
+            let mut hub = Hub::at_rest(2, 3);
+            (hub.spec.unavailable, hub.spec.surge) = (2, 1);
+            let gate = Gate { max_failing_pods: 0, ..Gate::default() };
+            if with_waves {
+                hub.waves = vec![Wave { gate, ..Wave::named("all") }];
+            } else {
+                hub.rules.gate = gate;
+            }
+            hub.spec.target = Revision(2);
+            hub.round();
+            hub.report_old(0);
+            hub.report_old(1);
+            hub.round();
+            assert!(hub.ledger.rows.iter().any(|it| !it.share.paused));
+            let fails = u32::from(!by_operator);
+            for index in 0..2 {
+                hub.report(index, |it| {
+                    (it.updated, it.updated_available, it.at_stable) = (1, 0, 2);
+                    (it.available, it.failing) = (2, fails);
+                });
+            }
+            if by_operator {
+                match &mut hub.ledger.release {
+                    Some(release) => release.paused = Some(Paused::ByOperator),
+                    None => hub.ledger.paused = Some(Paused::ByOperator),
+                }
+            }
+            let plan = hub.round();
+            assert!(hub.ledger.paused().is_some());
+            assert!(hub.ledger.rows.iter().all(|it| it.share.paused && it.share.is_still()));
+            assert!(reasons(&plan, "c1").contains(&Why::Stopped));
+            // A pod the user named is replaced all the same, and nothing else is updated with its share.
+            hub.clusters[0].candidate.named_for_deletion = 1;
+            hub.clusters[0].names = 7;
+            for index in 0..2 {
+                hub.report(index, |it| {
+                    (it.updated, it.updated_available, it.at_stable) = (1, 1, 2);
+                });
+            }
+            hub.round();
+            assert_eq!(hub.shares(|it| it.unavailable), [1, 0]);
+            assert!(hub.share(0).paused);
+            (hub.clusters[0].candidate.named_for_deletion, hub.clusters[0].names) = (0, 0);
+            hub.ledger.resume();
+            hub.settle();
+            assert_eq!(hub.ledger.stable, Revision(2));
+        }
+    }
+}
+
 #[test]
 fn rel_7_a_gate_without_waves_rolls_back_whatever_the_partition() {
     let mut hub = Hub::at_rest(2, 3);
