@@ -355,6 +355,68 @@ fn no_selected_cluster_changes_nothing() {
 }
 
 #[test]
+fn split_4_as_many_groups_are_used_as_there_must_be() {
+    let rule = Spread { min_groups: 2, ..spread() };
+    // The fewest clusters that hold all are two, as one region is not enough.
+    let mut three = clusters(&[0, 0, 0]);
+    by_region(&mut three, &["eu", "eu", "us"]);
+    let request = Request { mode: Mode::Aggregated, spread: vec![rule.clone()], ..divided(5, three.clone()) };
+    assert_eq!(split(&request), [3, 0, 2]);
+    // What runs in one region alone gives one pod to another, and no more.
+    three[0].current = 5;
+    assert_eq!(split(&Request { spread: vec![rule.clone()], ..divided(5, three.clone()) }), [4, 0, 1]);
+    // A weight of 0 keeps no region empty; and one pod cannot be in two regions.
+    three[0].current = 0;
+    three[2].weight = 0;
+    let spread_out = |replicas| Request { spread: vec![rule.clone()], ..divided(replicas, three.clone()) };
+    assert_eq!(split(&spread_out(7)), [3, 3, 1]);
+    assert_eq!(split(&spread_out(1)).iter().sum::<u32>(), 1);
+    assert!(plan(&spread_out(1)).unwrap().conditions.is_empty());
+    // Rules that ask for more groups than there are pods for say so.
+    let zones = Spread { key: "zone".into(), min_groups: 3, ..spread() };
+    for (it, zone) in three.iter_mut().zip(["a", "b", "c"]) {
+        it.groups.push(Some(zone.into()));
+        it.max = Some(1);
+    }
+    three[1].max = Some(0);
+    let answer = plan(&Request { spread: vec![rule, zones], ..divided(2, three) }).unwrap();
+    let found = Condition::SpreadUnsatisfied { key: "zone".into(), found: 2, wanted: 3 };
+    assert!(answer.conditions.contains(&found), "{:?}", answer.conditions);
+}
+
+#[test]
+fn split_6_aggregated_keeps_minimums() {
+    let mut three = clusters(&[0, 0, 0]);
+    three[2].min = 2;
+    let answer = plan(&Request { mode: Mode::Aggregated, ..divided(5, three.clone()) }).unwrap();
+    assert_eq!(replicas(&answer), [0, 0, 5]);
+    (three[2].max, three[1].min) = (Some(3), 1);
+    assert_eq!(split(&Request { mode: Mode::Aggregated, ..divided(5, three) }), [0, 3, 2]);
+}
+
+#[test]
+fn split_6_duplicated_says_when_a_group_has_more_than_its_share() {
+    let mut three = clusters(&[0, 0, 0]);
+    by_region(&mut three, &["eu", "eu", "us"]);
+    let rule = Spread { max_share: Some(Percent::whole(50)), ..spread() };
+    let answer = plan(&Request { mode: Mode::Duplicated, spread: vec![rule], ..divided(4, three) }).unwrap();
+    assert_eq!(replicas(&answer), [4, 4, 4]);
+    assert_eq!(answer.conditions, [Condition::ShareExceeded("region".into())]);
+}
+
+#[test]
+fn split_6_a_cordoned_cluster_above_its_maximum_asks_for_the_same_in_every_round() {
+    let mut two = clusters(&[5, 5]);
+    (two[0].state, two[0].max) = (State::Cordoned, Some(3));
+    let request = Request { mode: Mode::Duplicated, ..divided(5, two.clone()) };
+    let first = plan(&request).unwrap();
+    two[0].current = 3;
+    let second = plan(&Request { mode: Mode::Duplicated, ..divided(5, two) }).unwrap();
+    assert_eq!((first.population, first.unplaced), (second.population, second.unplaced));
+    assert_eq!((replicas(&first), first.population), (vec![3, 5], 8));
+}
+
+#[test]
 fn senseless_requests_are_refused_by_name() {
     let with = |change: fn(&mut Candidate)| {
         let mut clusters = clusters(&[0, 0]);
@@ -365,6 +427,10 @@ fn senseless_requests_are_refused_by_name() {
     assert_eq!(with(|it| (it.min, it.max) = (3, Some(2))), Error::MinAboveMax("b".into()));
     assert_eq!(with(|it| it.groups = vec![None]), Error::GroupsMissing("b".into()));
     assert_eq!(with(|it| (it.name, it.rank) = ("a".into(), 0)), Error::DuplicateCluster("a".into()));
+    assert_eq!(
+        with(|it| (it.name, it.rank, it.tier) = ("a".into(), 0, 3)),
+        Error::DuplicateCluster("a".into())
+    );
     assert_eq!(plan(&divided(1_000_001, vec![])).unwrap_err(), Error::TooManyReplicas(1_000_001));
 
     let mut clusters = clusters(&[0]);

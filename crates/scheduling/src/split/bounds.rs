@@ -1,7 +1,7 @@
 //! What each cluster may have (SPLIT-1), in the order that settles ties.
 
 use super::{Candidate, Error, Request, State, WhenShort, slot::Slot};
-use crate::reason::Limit;
+use crate::{names::ClusterName, reason::Limit};
 
 /// Places of the clusters, tier by tier, each tier by rank. The name settles equal ranks, so that the order of the
 /// request never matters.
@@ -24,7 +24,18 @@ pub(super) fn order(request: &Request) -> Result<Vec<u32>, Error> {
             return Err(Error::DuplicateCluster(name(&pair[0]).clone()));
         }
     }
-    Ok(order)
+    let has_tiers = clusters.windows(2).any(|it| it[0].tier != it[1].tier);
+    match has_tiers.then(|| twice(clusters)).flatten() {
+        Some(name) => Err(Error::DuplicateCluster(name.clone())),
+        None => Ok(order),
+    }
+}
+
+/// A cluster that is listed twice, in whatever tiers. The same name has the same rank.
+fn twice(clusters: &[Candidate]) -> Option<&ClusterName> {
+    let mut by_rank: Vec<(u64, &ClusterName)> = clusters.iter().map(|it| (it.rank, &it.name)).collect();
+    by_rank.sort_unstable();
+    by_rank.windows(2).find(|it| it[0] == it[1]).map(|it| it[0].1)
 }
 
 /// The clusters as slots, in their `order`. `now` says what each cluster of the request has and how much of that is
@@ -68,8 +79,7 @@ fn bounds(cluster: &Candidate, current: u32) -> (u32, u32, Limit) {
     };
     match cluster.state {
         State::Ready => (cluster.min, high, limit),
-        State::Cordoned if current <= high => (cluster.min, current, Limit::Cordoned),
-        State::Cordoned => (cluster.min, high, limit),
+        State::Cordoned => (cluster.min, high.min(current), Limit::Cordoned),
         State::Draining => (0, 0, Limit::Draining),
         State::Excluded => (0, 0, Limit::Excluded),
         State::Offline => (current, current, Limit::Offline),

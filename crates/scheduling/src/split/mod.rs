@@ -78,7 +78,7 @@ pub enum Goal {
 pub struct Spread {
     /// The key whose values are the groups.
     pub key: TopologyKey,
-    /// Fewer groups than this to choose from break the rule.
+    /// Use at least so many groups, as far as there are replicas for them. Fewer to choose from break the rule.
     pub min_groups: u32,
     /// Use no more groups than this.
     pub max_groups: Option<u32>,
@@ -258,7 +258,9 @@ fn once(
     }
     let mut conditions = groups.choose(request, &mut slots);
     if request.mode == Mode::Duplicated {
-        return slot::duplicated(slots, request.replicas, conditions);
+        let mut plan = slot::duplicated(slots, request.replicas, conditions);
+        plan.conditions.extend(groups.exceeded(request, &plan.slots, plan.population));
+        return plan;
     }
     if request.mode == Mode::Aggregated {
         aggregate::choose(&mut slots, &groups, request.replicas);
@@ -267,5 +269,6 @@ fn once(
     conditions.extend(mins::cut(&mut slots, &groups, request.replicas));
     let unplaced = ideal::solve(&mut slots, &mut groups, request, &mut conditions);
     settle::settle(&mut slots, &groups, request.goal);
+    conditions.extend(groups.unsatisfied(request, &slots, &conditions));
     slot::Plan { slots, population: u64::from(request.replicas), unplaced, conditions }
 }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::{Request, Spread, WhenUnsatisfiable, slot::Slot};
+use super::{Mode, Request, Spread, WhenUnsatisfiable, slot::Slot};
 use crate::{
     names::GroupName,
     numbers::{Percent, Rounding},
@@ -139,8 +139,69 @@ impl Groups {
                 let chosen = chosen(&order, most, if is_hard { 0 } else { u64::from(request.replicas) });
                 self.close_others(rule, &chosen, slots);
             }
+            // One group is used in any case.
+            if request.mode != Mode::Duplicated && spread.min_groups > 1 {
+                let wanted = spread.min_groups.min(request.replicas) as usize;
+                self.use_groups(order.iter().take(wanted).map(|it| it.0 as usize), slots);
+            }
         }
         conditions
+    }
+
+    /// Asks for one replica in each of the groups that has to be used, where something runs or else where most may.
+    fn use_groups(&self, groups: impl Iterator<Item = usize>, slots: &mut [Slot]) {
+        let mut floor = self.sums(slots, |it| it.low);
+        let mut members: Option<Vec<Vec<usize>>> = None;
+        for group in groups {
+            if floor[group] > 0 {
+                continue;
+            }
+            let members = members.get_or_insert_with(|| self.members(0..slots.len()));
+            let of_group = members[group].iter().copied().filter(|it| slots[*it].high > 0);
+            let first = of_group.min_by_key(|it| {
+                let slot = &slots[*it];
+                (slot.stays() == 0, slot.tier, Reverse(slot.weight), *it)
+            });
+            if let Some(first) = first {
+                slots[first].low = 1;
+                self.of_slot(first).for_each(|it| floor[it] += 1);
+            }
+        }
+    }
+
+    /// Rules with fewer groups in use than there have to be and could be, by the results.
+    pub(super) fn unsatisfied(
+        &self,
+        request: &Request,
+        slots: &[Slot],
+        said: &[Condition],
+    ) -> Vec<Condition> {
+        let mut conditions = Vec::new();
+        let used = self.sums(slots, |it| it.result);
+        for (rule, spread) in request.spread.iter().enumerate() {
+            let (key, wanted) = (spread.key.clone(), spread.min_groups);
+            let is_said =
+                |it: &Condition| matches!(it, Condition::SpreadUnsatisfied { key, .. } if *key == spread.key);
+            let found = self.by_name[rule].iter().filter(|it| used[**it as usize] > 0).count() as u32;
+            if wanted > 1 && found < wanted.min(request.replicas) && !said.iter().any(is_said) {
+                conditions.push(Condition::SpreadUnsatisfied { key, found, wanted });
+            }
+        }
+        conditions
+    }
+
+    /// Rules whose largest share is passed where every cluster has all replicas: no division can keep them.
+    pub(super) fn exceeded(&self, request: &Request, slots: &[Slot], population: u64) -> Vec<Condition> {
+        let held = self.sums(slots, |it| it.result);
+        let passes = |rule: usize, share: Percent| {
+            let most = share.of(population, Rounding::Down).max(1);
+            self.by_name[rule].iter().any(|it| held[*it as usize] > most)
+        };
+        let rules = request.spread.iter().enumerate();
+        rules
+            .filter(|(rule, it)| it.max_share.is_some_and(|share| passes(*rule, share)))
+            .map(|(_, it)| Condition::ShareExceeded(it.key.clone()))
+            .collect()
     }
 
     /// The groups of one rule that could hold anything, first choice first: those with frozen replicas, those in use,

@@ -95,6 +95,33 @@ proptest! {
         check_groups(&request, &replicas(&answer))?;
     }
 
+    /// SPLIT-4: at least minGroups groups are used, if so many can be and there are replicas for them.
+    #[test]
+    fn split_uses_as_many_groups_as_there_must_be(
+        mut request in Shape {
+            clusters: 8, rules: 1, modes: &[Mode::Divided, Mode::Aggregated], ..WIDE
+        }.request(),
+    ) {
+        request.clusters.iter_mut().for_each(|it| it.min = 0);
+        let Some(spread) = request.spread.first().cloned() else { return Ok(()) };
+        let may_have = |it: &&Candidate| match it.state {
+            State::Ready => it.max != Some(0) && it.fit != Some(0),
+            State::Cordoned => it.max != Some(0) && it.fit != Some(0) && it.current > 0,
+            _ => is_frozen(it) && it.current > 0,
+        };
+        let group = |it: &Candidate| it.groups[0].clone();
+        let possible: BTreeSet<_> = request.clusters.iter().filter(may_have).filter_map(group).collect();
+        let free = u64::from(request.replicas).saturating_sub(frozen(&request)) as usize;
+        let is_wish = spread.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway;
+        if is_wish || possible.len() < spread.min_groups as usize || !selects_any(&request) {
+            return Ok(());
+        }
+        let answer = plan(&request).unwrap();
+        let in_use = request.clusters.iter().zip(replicas(&answer)).filter(|it| it.1 > 0);
+        let used: BTreeSet<_> = in_use.filter_map(|it| group(it.0)).collect();
+        prop_assert!(used.len() >= free.min(spread.min_groups as usize), "{used:?} {answer:?}");
+    }
+
     /// The same values in other memory, on another thread, give the same answer.
     #[test]
     fn split_deterministic(request in WIDE.request()) {
