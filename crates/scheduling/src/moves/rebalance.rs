@@ -1,3 +1,5 @@
+use std::fmt;
+
 /// `rebalance` of the policy, resolved on N.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebalance {
@@ -65,8 +67,8 @@ impl RebalanceState {
         self.moved = self.moved.saturating_add(moves);
     }
 
-    /// How many moves may begin now (MOVE-4, MOVE-5).
-    pub fn allowance(&mut self, rules: &Rebalance, seen: &Imbalance, elapsed: u32) -> u64 {
+    /// How many moves may begin now (MOVE-4, MOVE-5), or why none may though some are due.
+    pub fn allowance(&mut self, rules: &Rebalance, seen: &Imbalance, elapsed: u32) -> Result<u64, Held> {
         if self.policy != rules.policy {
             self.asked |= rules.trigger != Trigger::Never && self.policy != 0;
             self.policy = rules.policy;
@@ -81,10 +83,41 @@ impl RebalanceState {
             }
         }
         let due = self.asked || (rules.trigger == Trigger::Continuous && seen.largest > rules.tolerance);
-        if !due || seen.gate_is_open || seen.overdue >= FAILED_MOVES {
-            return 0;
+        match u64::from(rules.max_moves).saturating_sub(self.moved) {
+            _ if !due || seen.largest == 0 => Ok(0),
+            _ if seen.gate_is_open => Err(Held::Gate),
+            _ if seen.overdue >= FAILED_MOVES => Err(Held::Overdue(seen.overdue)),
+            0 => Err(Held::Interval { seconds: rules.interval.saturating_sub(self.passed) }),
+            moves => Ok(moves),
         }
-        u64::from(rules.max_moves).saturating_sub(self.moved)
+    }
+}
+
+/// Why a rebalance that is due does not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// A wave is at work, or soaks (MOVE-4).
+    Gate,
+    /// So many replicas that were moved did not become available within the deadline (MOVE-5).
+    Overdue(u64),
+    /// As many were moved in this interval as may be.
+    Interval {
+        /// Until the next one.
+        seconds: u32,
+    },
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gate => f.write_str("no replicas are evened out while a wave of the release is open"),
+            Self::Overdue(count) => {
+                write!(f, "no replicas are evened out, {count} that were moved are not available yet")
+            }
+            Self::Interval { seconds } => {
+                write!(f, "as many replicas were moved as may be, the next follow in {seconds} s")
+            }
+        }
     }
 }
 
@@ -99,30 +132,33 @@ mod tests {
     #[test]
     fn a_continuous_rebalance_keeps_to_tolerance_and_moves_per_interval_as_move_5_says() {
         let mut state = RebalanceState::default();
-        assert_eq!(state.allowance(&RULES, &Imbalance { largest: 2, ..OFF }, 0), 0);
-        assert_eq!(state.allowance(&RULES, &OFF, 0), 3);
+        assert_eq!(state.allowance(&RULES, &Imbalance { largest: 2, ..OFF }, 0), Ok(0));
+        assert_eq!(state.allowance(&RULES, &OFF, 0), Ok(3));
         state.count(3);
-        assert_eq!(state.allowance(&RULES, &OFF, 299), 0);
-        assert_eq!(state.allowance(&RULES, &OFF, 1), 3);
-        assert_eq!(state.allowance(&RULES, &Imbalance { overdue: 3, ..OFF }, 0), 0);
+        assert_eq!(state.allowance(&RULES, &OFF, 299), Err(Held::Interval { seconds: 1 }));
+        assert_eq!(state.allowance(&RULES, &OFF, 1), Ok(3));
+        assert_eq!(state.allowance(&RULES, &Imbalance { overdue: 3, ..OFF }, 0), Err(Held::Overdue(3)));
     }
 
     #[test]
     fn no_move_starts_while_a_gate_is_open_as_move_4_says() {
         let mut state = RebalanceState::default();
-        assert_eq!(state.allowance(&RULES, &Imbalance { gate_is_open: true, ..OFF }, 0), 0);
+        assert_eq!(state.allowance(&RULES, &Imbalance { gate_is_open: true, ..OFF }, 0), Err(Held::Gate));
     }
 
     #[test]
     fn a_policy_change_asks_once_and_is_done_at_the_ideal_split() {
         let rules = Rebalance { trigger: Trigger::OnPolicyChange, ..RULES };
         let mut state = RebalanceState::default();
-        assert_eq!(state.allowance(&rules, &OFF, 0), 0);
+        assert_eq!(state.allowance(&rules, &OFF, 0), Ok(0));
         let changed = Rebalance { policy: 2, ..rules };
-        assert_eq!(state.allowance(&changed, &OFF, 0), 3);
-        assert_eq!(state.allowance(&changed, &Imbalance { largest: 1, ..OFF }, 0), 3);
-        assert_eq!(state.allowance(&changed, &Imbalance { largest: 0, ..OFF }, 0), 0);
-        assert_eq!(state.allowance(&changed, &OFF, 0), 0);
-        assert_eq!(state.allowance(&Rebalance { trigger: Trigger::Never, policy: 3, ..rules }, &OFF, 0), 0);
+        assert_eq!(state.allowance(&changed, &OFF, 0), Ok(3));
+        assert_eq!(state.allowance(&changed, &Imbalance { largest: 1, ..OFF }, 0), Ok(3));
+        assert_eq!(state.allowance(&changed, &Imbalance { largest: 0, ..OFF }, 0), Ok(0));
+        assert_eq!(state.allowance(&changed, &OFF, 0), Ok(0));
+        assert_eq!(
+            state.allowance(&Rebalance { trigger: Trigger::Never, policy: 3, ..rules }, &OFF, 0),
+            Ok(0)
+        );
     }
 }

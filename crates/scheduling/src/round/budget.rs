@@ -2,10 +2,12 @@ use std::cmp::Reverse;
 
 use super::{
     Population, UnknownCountsAs,
+    demand::Demand,
     draft::{Draft, Reach},
-    reason::{Condition, Holder, Why},
+    reason::{BudgetUse, Condition, Holder, Why},
 };
 use crate::{
+    ledger::Share,
     numbers::check_budgets,
     split::Mode,
     webster::{Part, fill},
@@ -322,6 +324,23 @@ impl Draft<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// What the share of a cluster is for, or why it is smaller than `before`.
+    pub(super) fn budget_use(&self, place: usize, before: &Share) -> BudgetUse {
+        let line = &self.lines[place];
+        let Demand { marked, to_update, .. } = line.demand;
+        let grows = line.unavailable > before.unavailable || line.surge > before.surge;
+        match () {
+            () if self.is_per_cluster() => BudgetUse::Own,
+            () if grows && marked > 0 => BudgetUse::Replaced(marked),
+            () if grows && to_update > 0 => BudgetUse::ToUpdate(to_update),
+            () if grows => BudgetUse::Shrink,
+            () if self.is_paused() => BudgetUse::Paused,
+            () if line.demand.whole() < before.unavailable.max(before.surge) => BudgetUse::NothingLeft,
+            () if self.is_idle(place) => BudgetUse::Unused,
+            () => BudgetUse::Smaller,
         }
     }
 

@@ -169,11 +169,8 @@ impl<'a> Draft<'a> {
         let target = self.ledger.target;
         let scale_shares = self.scale_shares();
         let mut growing = Vec::new();
-        for place in 0..self.lines.len() {
+        for place in self.heard().collect::<Vec<_>>() {
             let line = self.lines[place];
-            if line.reach != Reach::Heard {
-                continue;
-            }
             let share = Share {
                 scale_unavailable: scale_shares.as_ref().map(|it| it[place]),
                 ..self.share(place, &line)
@@ -200,6 +197,11 @@ impl<'a> Draft<'a> {
             );
             if stands_still && share.paused && !before.paused && before.seq > 0 {
                 self.decide(place, Why::Stopped);
+            }
+            if (share.unavailable, share.surge) != (before.unavailable, before.surge) {
+                let to = self.budget_use(place, &before);
+                let Share { unavailable, surge, .. } = share;
+                self.decide(place, Why::Budget { unavailable, surge, to });
             }
         }
         self.into_plan(&growing)

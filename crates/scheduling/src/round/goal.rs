@@ -67,7 +67,8 @@ impl Draft<'_> {
         self.population = answer.population;
         self.unplaced = answer.unplaced;
         self.conditions.extend(answer.conditions.iter().cloned().map(Condition::Division));
-        for (place, row) in answer.rows.iter().enumerate() {
+        for place in self.by_rank.clone() {
+            let row = &answer.rows[place];
             let line = &mut self.lines[place];
             if line.reach == Reach::Away {
                 continue;
@@ -101,6 +102,10 @@ impl Draft<'_> {
             gate_is_open: self.ledger.release.as_ref().is_some_and(|it| it.gate_is_open()),
         };
         let allowed = self.ledger.rebalance.allowance(&self.world.rules.rebalance, &seen, self.world.elapsed);
+        let allowed = allowed.unwrap_or_else(|held| {
+            self.conditions.push(Condition::RebalanceHeld(held));
+            0
+        });
         let wanted: u64 = heard
             .iter()
             .map(|it| u64::from(self.lines[*it].ideal.saturating_sub(self.lines[*it].goal)))

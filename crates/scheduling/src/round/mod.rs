@@ -18,8 +18,8 @@ mod tests;
 mod waves;
 mod world;
 
-pub use reason::{Condition, Decision, Holder, Why};
-pub use slots::{SlotCluster, SlotReach, SlotReport, SlotRow, plan_slots};
+pub use reason::{BudgetUse, Condition, Decision, Holder, Pulls, Why};
+pub use slots::{SlotCluster, SlotPlan, SlotReach, SlotReport, SlotRow, plan_slots};
 pub use world::{Cluster, Ledger, Numbers, OnReturn, Population, Rules, Spec, UnknownCountsAs, World};
 
 use std::fmt;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{ledger::Revision, names::ClusterName, numbers, partition, reason, release, split};
+use crate::{ledger::Revision, moves, names::ClusterName, numbers, partition, reason, release, split};
 
 /// Something a round decided, and for which cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +28,6 @@ pub enum Why {
     MovedAway(u32),
     /// Replicas should leave, but would be missing.
     ShrinkHeld(u32),
-    /// The cluster is not heard: its share stays as it is.
-    Frozen,
     /// The cluster was given up; others take its replicas.
     Lost,
     /// The cluster is back and was granted what it runs.
@@ -52,6 +50,17 @@ pub enum Why {
     },
     /// Its share of unavailable pods was taken back because pods are down elsewhere.
     ShareWithdrawn(u32),
+    /// Its share of unavailable pods and of pods above its replicas changed.
+    Budget {
+        /// Pods that may be down from now on.
+        unavailable: u32,
+        /// Pods above the replicas from now on.
+        surge: u32,
+        /// What for, or why not.
+        to: BudgetUse,
+    },
+    /// Its pulls at a time changed, or should have (IPJ-1).
+    Pulls(Pulls),
     /// The release stands still, and so does this cluster.
     Stopped,
     /// Images of the target are to be pulled ahead over the fleet (REL-11).
@@ -78,7 +87,6 @@ impl fmt::Display for Why {
             Self::ScaledDown(by) => write!(f, "{by} replicas go by the scale-down"),
             Self::MovedAway(by) => write!(f, "{by} replicas are available elsewhere now"),
             Self::ShrinkHeld(by) => write!(f, "{by} replicas stay until they are available elsewhere"),
-            Self::Frozen => f.write_str("the cluster is not heard, its share stays as it is"),
             Self::Lost => f.write_str("the cluster is given up, others take its replicas"),
             Self::Returned { replicas } => write!(f, "the cluster is back with {replicas} replicas"),
             Self::Placed(why) => write!(f, "{}", why.change),
@@ -90,11 +98,75 @@ impl fmt::Display for Why {
             Self::ShareWithdrawn(by) => {
                 write!(f, "{by} of its unavailable pods are withdrawn, pods are down elsewhere")
             }
+            Self::Budget { unavailable, surge, to } => {
+                write!(f, "{unavailable} pods may be down and {surge} extra: {to}")
+            }
+            Self::Pulls(why) => why.fmt(f),
             Self::Stopped => f.write_str("the release is paused, no more pods are updated here"),
             Self::PreDownload(revision) => write!(f, "images of revision {revision} are pulled ahead"),
             Self::Released(revision) => write!(f, "revision {revision} is released"),
             Self::Superseded(revision) => write!(f, "the release of {revision} is superseded"),
             Self::Release(decision) => decision.fmt(f),
+        }
+    }
+}
+
+/// What a share of the budgets is for (BUD-7), or why it is not larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetUse {
+    /// Every cluster has the object's own numbers (SPLIT-6).
+    Own,
+    /// Pods named for deletion or being replaced.
+    Replaced(u32),
+    /// Pods left to update.
+    ToUpdate(u32),
+    /// A shrink that could not finish without.
+    Shrink,
+    /// It has nothing left to use it for.
+    NothingLeft,
+    /// It was not used within the deadline, and others wait.
+    Unused,
+    /// The update is paused.
+    Paused,
+    /// The budget is smaller now, or others need it more.
+    Smaller,
+}
+
+impl fmt::Display for BudgetUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => f.write_str("every cluster has the object's own numbers"),
+            Self::Replaced(count) => write!(f, "{count} pods are to be replaced"),
+            Self::ToUpdate(count) => write!(f, "{count} pods are to be updated"),
+            Self::Shrink => f.write_str("pods that leave are not available"),
+            Self::NothingLeft => f.write_str("nothing is left to do here"),
+            Self::Unused => f.write_str("the share was not used within the deadline"),
+            Self::Paused => f.write_str("the update is paused"),
+            Self::Smaller => f.write_str("the budget of the fleet is used elsewhere or smaller now"),
+        }
+    }
+}
+
+/// What becomes of a cluster's pulls at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulls {
+    /// It may run more of them.
+    Granted(u32),
+    /// It may run fewer: fewer nodes are left there, or parallelism is smaller.
+    Lowered(u32),
+    /// It should run more, but others are still running.
+    Wait(u32),
+    /// It is not heard, and may be running so many.
+    Held(u32),
+}
+
+impl fmt::Display for Pulls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted(slots) => write!(f, "{slots} pulls at a time"),
+            Self::Lowered(slots) => write!(f, "{slots} pulls at a time, no more are needed or allowed"),
+            Self::Wait(slots) => write!(f, "{slots} pulls wait until others are over"),
+            Self::Held(slots) => write!(f, "the cluster is not heard and may be pulling on {slots} nodes"),
         }
     }
 }
@@ -137,6 +209,8 @@ pub enum Condition {
         /// Replicas it keeps.
         replicas: u32,
     },
+    /// Replicas should be evened out, and are not now.
+    RebalanceHeld(moves::Held),
     /// The release waits.
     ReleaseHeld(release::Held),
     /// The new template waits for the release of the object named.
@@ -169,6 +243,7 @@ impl fmt::Display for Condition {
             Self::DrainHeld { cluster, replicas } => {
                 write!(f, "{cluster} keeps {replicas} replicas until they are available elsewhere")
             }
+            Self::RebalanceHeld(held) => held.fmt(f),
             Self::ReleaseHeld(held) => held.fmt(f),
             Self::WaitsFor(other) => write!(f, "the new template waits until the release of {other} is over"),
         }

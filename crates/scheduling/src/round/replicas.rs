@@ -18,11 +18,11 @@ impl Draft<'_> {
         self.shrink();
         self.grow();
         self.count_moves();
-        for place in 0..self.lines.len() {
+        for place in self.heard().collect::<Vec<_>>() {
             let line = &self.lines[place];
             let draining =
                 matches!(self.world.clusters[place].candidate.state, State::Draining | State::Excluded);
-            if draining && line.reach == Reach::Heard && line.replicas > 0 {
+            if draining && line.replicas > 0 {
                 let (cluster, replicas) = (self.ledger.rows[place].cluster.clone(), line.replicas);
                 self.conditions.push(Condition::DrainHeld { cluster, replicas });
             }

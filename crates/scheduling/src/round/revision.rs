@@ -56,7 +56,7 @@ impl Draft<'_> {
 
     /// Every admitted cluster keeps as many pods old as the user says, and no sum is looked at (SPLIT-6).
     fn copy_partition(&mut self) {
-        for place in 0..self.lines.len() {
+        for place in self.by_rank.clone() {
             let OwnPart { due, updated, why } = self.own_part(place);
             self.ledger.rows[place].due = Some(due);
             if self.lines[place].reach == Reach::Heard {

@@ -1,3 +1,4 @@
+use super::{Decision, Mismatch, Why, reason::Pulls};
 use crate::{
     ledger::{Column, Order, ReportRefused, Taken},
     names::ClusterName,
@@ -85,14 +86,28 @@ impl SlotRow {
     }
 }
 
-/// Plans one round of pulls: the rows to save, and the places of those whose slots changed, shrinking ones first.
+/// What one round of pulls comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotPlan {
+    /// The rows, to be saved before any slots are written.
+    pub rows: Vec<SlotRow>,
+    /// Places of those whose slots changed, shrinking ones first.
+    pub written: Vec<usize>,
+    /// What was decided, by rank.
+    pub decisions: Vec<Decision>,
+}
+
+/// Plans one round of pulls. There must be one row per cluster, in the same order.
 ///
 /// Pulls still running count until a report shows them over, so the sum over the fleet never passes `parallelism`.
 pub fn plan_slots(
     parallelism: u32,
     clusters: &[SlotCluster],
     rows: &[SlotRow],
-) -> (Vec<SlotRow>, Vec<usize>) {
+) -> Result<SlotPlan, Mismatch> {
+    if clusters.len() != rows.len() {
+        return Err(Mismatch { place: clusters.len().min(rows.len()) });
+    }
     let pullers: Vec<Puller> = clusters.iter().zip(rows).map(|(cluster, row)| puller(cluster, row)).collect();
     let goals = pulls::share(parallelism, &pullers);
     let mut rows = rows.to_vec();
@@ -105,22 +120,37 @@ pub fn plan_slots(
     let mut spare = i64::from(parallelism) - exposed;
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_unstable_by_key(|it| (clusters[*it].rank, &rows[*it].cluster));
-    let (mut shrinking, mut growing) = (Vec::new(), Vec::new());
+    let (mut shrinking, mut growing, mut decisions) = (Vec::new(), Vec::new(), Vec::new());
     for place in order {
-        if clusters[place].reach != SlotReach::Heard {
-            continue;
-        }
         let row = &mut rows[place];
+        let mut decide = |why: Pulls| {
+            decisions.push(Decision { cluster: Some(row.cluster.clone()), why: Why::Pulls(why) })
+        };
+        match clusters[place].reach {
+            SlotReach::Heard => {}
+            SlotReach::Offline if row.slots.exposure > 0 => {
+                decide(Pulls::Held(row.slots.exposure));
+                continue;
+            }
+            SlotReach::Offline | SlotReach::Lost => continue,
+        }
         let covered = i64::from(row.slots.exposure);
         let most = (covered + spare).max(i64::from(row.slots.grant));
         let slots = i64::from(goals[place]).min(most) as u32;
+        if slots < goals[place] {
+            decide(Pulls::Wait(goals[place] - slots));
+        }
         if slots == row.slots.grant && row.seq > 0 {
             continue;
         }
         spare -= (i64::from(slots) - covered).max(0);
         if slots > row.slots.grant {
+            decide(Pulls::Granted(slots));
             growing.push(place)
         } else {
+            if slots < row.slots.grant {
+                decide(Pulls::Lowered(slots));
+            }
             shrinking.push(place)
         }
         row.slots.write(slots);
@@ -128,7 +158,7 @@ pub fn plan_slots(
         row.acknowledged = false;
     }
     shrinking.append(&mut growing);
-    (rows, shrinking)
+    Ok(SlotPlan { rows, written: shrinking, decisions })
 }
 
 fn puller(cluster: &SlotCluster, row: &SlotRow) -> Puller {

@@ -273,14 +273,15 @@ pub(crate) fn order_does_not_matter(
         writes.sort_by(|a, b| a.0.cmp(&b.0));
         writes
     };
-    let same_writes = writes(&other) == writes(planned);
+    let same_words = other.decisions == planned.decisions && other.conditions == planned.conditions;
+    let same_writes = writes(&other) == writes(planned) && same_words;
     other.ledger.rows.rotate_right(by);
     other.ledger.rows.reverse();
     if same_writes && other.ledger == planned.ledger {
         return Ok(());
     }
     Err(Broken(format!(
-        "the order of the clusters changes the round: {:?} or {:?}",
-        planned.ledger, other.ledger
+        "the order of the clusters changes the round: {:?} {:?} or {:?} {:?}",
+        planned.ledger, planned.decisions, other.ledger, other.decisions
     )))
 }

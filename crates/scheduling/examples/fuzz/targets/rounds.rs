@@ -10,8 +10,8 @@ use scheduling::{
         View, Wave,
     },
     round::{
-        self, Cluster, Ledger, Numbers, OnReturn, Population, Rules, SlotCluster, SlotReach, SlotReport,
-        SlotRow, Spec, UnknownCountsAs, World,
+        self, Cluster, Ledger, Numbers, OnReturn, Population, Rules, SlotCluster, SlotPlan, SlotReach,
+        SlotReport, SlotRow, Spec, UnknownCountsAs, World,
     },
     split::{Candidate, Mode, State, WhenShort},
 };
@@ -95,9 +95,10 @@ fn check_order(before: &Ledger, plan: &round::Plan, world: &World<'_>) {
     clusters.reverse();
     turned.rows.reverse();
     let other = round::plan(&World { clusters: &clusters, ..world.clone() }, &turned);
-    let mut other = other.expect("one row per cluster").ledger;
-    other.rows.reverse();
-    assert_eq!(other, plan.ledger);
+    let mut other = other.expect("one row per cluster");
+    other.ledger.rows.reverse();
+    assert_eq!(other.ledger, plan.ledger);
+    assert_eq!((other.decisions, other.conditions), (plan.decisions.clone(), plan.conditions.clone()));
 }
 
 /// Any report, against any row: what is refused changes nothing, and nothing raises an exposure.
@@ -194,7 +195,8 @@ pub(crate) fn slots_any(bytes: &mut Bytes) {
             .collect();
         let exposed = |rows: &[SlotRow]| rows.iter().map(|it| u64::from(it.slots.exposure)).sum::<u64>();
         let before = exposed(&rows);
-        let (planned, changed) = round::plan_slots(parallelism, &clusters, &rows);
+        let SlotPlan { rows: planned, written: changed, .. } =
+            round::plan_slots(parallelism, &clusters, &rows).expect("one row per cluster");
         assert!(exposed(&planned) <= before.max(u64::from(parallelism)));
         for (place, row) in planned.iter().enumerate() {
             assert!(row.slots.grant <= row.slots.exposure);

@@ -342,3 +342,32 @@ fn bud_11_what_is_kept_available_is_n_less_unplaced_less_the_deeper_limit() {
     assert_eq!(hub.shares(|it| it.replicas), [4, 4, 4]);
     assert!(hub.ledger.rows.iter().all(|it| it.report.is_some_and(|it| it.of(Revision(2)) == 4)));
 }
+
+#[test]
+fn every_change_of_a_share_says_what_it_is_for() {
+    let said = |plan: &Plan, cluster: &str| {
+        let budgets = |it: &Why| matches!(it, Why::Budget { .. }).then(|| it.to_string());
+        reasons(plan, cluster).iter().find_map(budgets).unwrap_or_default()
+    };
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.spec.unavailable, hub.spec.surge) = (2, 1);
+    hub.spec.target = Revision(2);
+    let plan = hub.round();
+    assert_eq!(said(&plan, "c0"), "1 pods may be down and 1 extra: 3 pods are to be updated");
+    hub.report_old(0);
+    hub.report_old(1);
+    hub.spec.unavailable = 1;
+    let plan = hub.round();
+    assert!(said(&plan, "c1").contains("used elsewhere or smaller"), "{plan:?}");
+    hub.obey(0);
+    hub.report_old(1);
+    let plan = hub.round();
+    assert_eq!(said(&plan, "c0"), "0 pods may be down and 0 extra: nothing is left to do here");
+    hub.obey(0);
+    hub.report_old(1);
+    hub.round();
+    hub.report_old(1);
+    hub.spec.paused = true;
+    let plan = hub.round();
+    assert_eq!(said(&plan, "c1"), "0 pods may be down and 0 extra: the update is paused");
+}

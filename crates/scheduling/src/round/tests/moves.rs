@@ -218,3 +218,15 @@ fn a_shrink_that_cannot_finish_gets_its_share_past_the_hole() {
     assert!(reasons(&plan, "c2").contains(&Why::GrowthHeldByPods(1)));
     assert_eq!(hub.share(0).unavailable, 1);
 }
+
+#[test]
+fn a_rebalance_that_is_held_says_so() {
+    let mut hub = Hub::at_rest(2, 4);
+    hub.join();
+    hub.rules.rebalance =
+        Rebalance { trigger: Trigger::Continuous, max_moves: 1, interval: 300, ..hub.rules.rebalance };
+    hub.round();
+    hub.obey_all();
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("the next follow in 300 s"), "{:?}", plan.conditions);
+}

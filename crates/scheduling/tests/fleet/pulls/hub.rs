@@ -3,7 +3,7 @@
 use scheduling::{
     names::ClusterName,
     pulls::{self, Completion, Copy, Time},
-    round::{SlotCluster, SlotReach, SlotRow, plan_slots},
+    round::{SlotCluster, SlotPlan, SlotReach, SlotRow, plan_slots},
 };
 
 use super::{
@@ -182,7 +182,8 @@ impl Job {
         let time = self.completion.time_left(self.now as u32);
         let clusters: Vec<SlotCluster> =
             (0..self.pullers.len()).map(|it| self.slot_cluster(it, time)).collect();
-        let (rows, changed) = plan_slots(self.parallelism, &clusters, &self.kept.rows);
+        let planned = plan_slots(self.parallelism, &clusters, &self.kept.rows);
+        let SlotPlan { rows, written: changed, .. } = planned.expect("one row per cluster");
         self.kept.rows = rows;
         if self.fault == Fault::ForgetsExposure {
             for row in &mut self.kept.rows {
