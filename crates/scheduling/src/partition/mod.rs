@@ -252,8 +252,9 @@ fn check(request: &Request) -> Result<(), Error> {
     if request.clusters.len() > numbers::MAX_CLUSTERS {
         return Err(Error::TooManyClusters(request.clusters.len()));
     }
-    match request.clusters.iter().find(|it| it.replicas > MAX_REPLICAS) {
-        Some(cluster) => Err(Error::TooManyReplicas(cluster.name.clone())),
+    let too_many = request.clusters.iter().filter(|it| it.replicas > MAX_REPLICAS);
+    match too_many.map(|it| &it.name).min() {
+        Some(name) => Err(Error::TooManyReplicas(name.clone())),
         None => Ok(()),
     }
 }

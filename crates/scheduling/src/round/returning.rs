@@ -35,9 +35,9 @@ impl Draft<'_> {
         self.open_lines();
     }
 
-    /// Grants returned clusters what they run, under their new epoch (FO-6). True if there was one.
+    /// Grants returned clusters what they run, under their new epoch (FO-6).
     pub(super) fn take_back_returned(&mut self) {
-        for place in 0..self.world.clusters.len() {
+        for place in self.by_rank.clone() {
             if !self.world.clusters[place].is_heard() {
                 continue;
             }

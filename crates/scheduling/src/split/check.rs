@@ -67,7 +67,13 @@ pub(super) fn check(request: &Request) -> Result<(), Error> {
             return Err(Error::GroupsContradict(rule.key.clone()));
         }
     }
-    request.clusters.iter().try_for_each(|it| check_cluster(it, request.spread.len()))
+    // Of several the one that comes first by name is told, whatever the order of the request.
+    let wrong =
+        |it: &Candidate| check_cluster(it, request.spread.len()).err().map(|why| (it.name.clone(), why));
+    match request.clusters.iter().filter_map(wrong).min_by(|a, b| a.0.cmp(&b.0)) {
+        Some((_, why)) => Err(why),
+        None => Ok(()),
+    }
 }
 
 fn check_cluster(cluster: &Candidate, rules: usize) -> Result<(), Error> {

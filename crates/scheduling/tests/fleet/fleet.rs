@@ -25,6 +25,16 @@ pub(crate) enum Variant {
     Forgets(Forgotten),
     /// Every cluster is given the budgets of all of them together.
     Pools,
+    /// Every report acknowledges the newest plan.
+    TakesAnyReport,
+    /// No wave soaks.
+    SkipsSoak,
+    /// Agents said to seed do not.
+    NeverSeeds,
+    /// Pods of a cluster that returned count as available at once.
+    TrustsReturned,
+    /// A share that was given once is held for ever.
+    Hoards,
 }
 
 /// A column whose exposure is forgotten.
@@ -71,7 +81,7 @@ pub(crate) struct Fleet {
     pub(crate) rested: u32,
     /// Nodes that have the images of the next wave, of ten.
     pulled: u32,
-    variant: Variant,
+    pub(crate) variant: Variant,
     /// Seconds not yet handed to a round.
     elapsed: u32,
     pub(crate) next_revision: u64,
@@ -206,7 +216,14 @@ impl Fleet {
 
     fn take(&mut self, index: usize, report: Report) {
         let target = self.ledger.target;
-        let taken = self.ledger.rows[index].take(report, target);
+        let exposure = self.ledger.rows[index].unavailable.exposure;
+        let row = &mut self.ledger.rows[index];
+        let taken = row.take(report, target);
+        match self.variant {
+            Variant::TakesAnyReport => row.acknowledged = !row.lost,
+            Variant::Hoards => row.unavailable.exposure = exposure.max(row.unavailable.exposure),
+            _ => {}
+        }
         if let Taken::Refused(why) = taken {
             self.check.refuse(format!("an honest report of cluster {index} was refused: {why}: {report:?}"));
         }
@@ -250,6 +267,14 @@ impl Fleet {
         }
         if self.variant == Variant::Pools {
             pool(&mut plan);
+        }
+        if let (Variant::SkipsSoak, Some(release)) = (self.variant, &mut plan.ledger.release) {
+            release.soaked = u32::MAX;
+        }
+        if self.variant == Variant::TrustsReturned {
+            let returned =
+                self.ledger.rows.iter().zip(&mut plan.ledger.rows).filter(|it| it.0.lost && !it.1.lost);
+            returned.for_each(|it| it.1.moving = 0);
         }
         let elapsed = std::mem::take(&mut self.elapsed);
         self.nothing_moves_without_a_cluster(&plan)?;

@@ -140,7 +140,7 @@ fn ipj_parallelism_cap() {
 /// SC-1 to SC-7 under the same faults.
 #[test]
 fn sidecar_exact_at_rest() {
-    run_all(10_000, sidecar::run);
+    run_all(10_000, |seed| sidecar::run(seed, sidecar::Ledgers::Keep));
 }
 
 /// Seeds that broke a promise once, in the settings they broke it in.
@@ -252,6 +252,49 @@ fn a_first_round_that_updates_everything_is_caught() {
         .filter(|why| why.0.contains("updated"))
         .count();
     assert!(caught > 0);
+}
+
+/// What the checks of one theme say to a fleet with a rule put out of order.
+fn is_caught(variant: Variant, theme: Theme, runs: u64, word: &str) -> bool {
+    (0..runs)
+        .filter_map(|seed| run(seed, &Setting { variant, ..setting(seed, theme) }).err())
+        .any(|why| why.0.contains(word))
+}
+
+/// What `ack_required` looks for.
+#[test]
+fn a_gate_that_opens_on_an_old_report_is_caught() {
+    assert!(is_caught(Variant::TakesAnyReport, Theme::Waves, 400, "a gate opened"));
+}
+
+#[test]
+fn a_wave_that_does_not_soak_is_caught() {
+    assert!(is_caught(Variant::SkipsSoak, Theme::Waves, 400, "soaked for"));
+}
+
+/// What `seed_new_cluster` looks for.
+#[test]
+fn a_cluster_that_is_not_seeded_is_caught() {
+    assert!(is_caught(Variant::NeverSeeds, Theme::Joining, 400, "updated"));
+}
+
+/// What `return_no_dip` looks for.
+#[test]
+fn pods_of_a_returned_cluster_that_are_counted_on_too_early_are_caught() {
+    assert!(is_caught(Variant::TrustsReturned, Theme::Failover, 2_000, "availability"));
+}
+
+/// What `budget_progress` looks for.
+#[test]
+fn a_share_that_never_comes_back_is_caught() {
+    assert!(is_caught(Variant::Hoards, Theme::Calm, 20, "no rest"));
+}
+
+/// What `sidecar_exact_at_rest` looks for besides.
+#[test]
+fn a_share_of_a_sidecar_used_before_its_acknowledgement_is_caught() {
+    let caught = (0..400).filter_map(|seed| sidecar::run(seed, sidecar::Ledgers::Forget).err());
+    assert!(caught.into_iter().any(|why| why.0.contains("taken down")));
 }
 
 /// Every cluster is given what the whole fleet could have, as if the numbers were to be added up.

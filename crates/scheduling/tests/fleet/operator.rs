@@ -9,7 +9,12 @@ use scheduling::{
     split::{Candidate, State},
 };
 
-use crate::{fleet::Fleet, member::Member, pod::Missing, setting::zone};
+use crate::{
+    fleet::{Fleet, Variant},
+    member::Member,
+    pod::Missing,
+    setting::zone,
+};
 
 impl Fleet {
     pub(crate) fn join(&mut self) {
@@ -32,7 +37,7 @@ impl Fleet {
             stopped: false,
         });
         let mut member = Member::new(self.in_place, self.rules.partition_rollback, self.spec.in_place_only);
-        member.seeds = !unable;
+        member.seeds = !unable && self.variant != Variant::NeverSeeds;
         self.members.push(member);
         self.flags.push(State::Ready);
         self.given_up.push(false);

@@ -55,11 +55,22 @@ struct Sides {
     /// Pods that came with the present target.
     born: u64,
     writes: u64,
+    ledgers: Ledgers,
+}
+
+/// Whether the hub's ledger keeps what it must.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ledgers {
+    /// It does.
+    Keep,
+    /// What a shrink of a share frees is used again before the member has acknowledged it.
+    Forget,
 }
 
 /// Runs one seed to rest.
-pub(crate) fn run(seed: u64) -> Result<(), Broken> {
+pub(crate) fn run(seed: u64, ledgers: Ledgers) -> Result<(), Broken> {
     let mut fleet = Sides::new(seed);
+    fleet.ledgers = ledgers;
     for _ in 0..fleet.dice.between(100, 400) {
         fleet.edit();
         fleet.step()?;
@@ -126,6 +137,7 @@ impl Sides {
             most_asked: 0,
             born: 0,
             writes: 0,
+            ledgers: Ledgers::Keep,
             spec,
             dice,
         }
@@ -258,7 +270,10 @@ impl Sides {
             clusters: &clusters,
             elapsed: 1,
         };
-        let plan = plan(&world, &self.ledger).expect("one row per cluster");
+        let mut plan = plan(&world, &self.ledger).expect("one row per cluster");
+        if self.ledgers == Ledgers::Forget {
+            plan.ledger.rows.iter_mut().for_each(|it| it.unavailable.exposure = it.unavailable.grant);
+        }
         self.saved = plan.ledger.clone();
         self.ledger = plan.ledger;
         for (place, share) in plan.writes {

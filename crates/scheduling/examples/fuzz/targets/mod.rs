@@ -3,6 +3,7 @@
 mod job;
 mod numbers;
 mod partition;
+mod parts;
 mod rounds;
 mod shares;
 mod split;
@@ -23,6 +24,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "sidecar", run: partition::plan_sidecar },
     Target { name: "webster", run: webster::fill_any },
     Target { name: "numbers", run: numbers::parse_any },
+    Target { name: "parts", run: parts::parts_any },
     Target { name: "shares", run: shares::share_any },
     Target { name: "job", run: job::job_any },
     Target { name: "plan", run: rounds::plan_any },

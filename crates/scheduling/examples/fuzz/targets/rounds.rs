@@ -4,6 +4,7 @@ use scheduling::{
     ledger::{Column, Report, Revision, Row, Share, Taken},
     moves::{Rebalance, Trigger},
     names::ClusterName,
+    numbers::{IntOrPercent, Percent},
     partition::Seeding,
     release::{
         self, Approval, ClusterView, Gate, OnFailure, PreDownload, PrePull, PrePullView, Release, Stage,
@@ -13,10 +14,10 @@ use scheduling::{
         self, Cluster, Ledger, Numbers, OnReturn, Population, Rules, SlotCluster, SlotPlan, SlotReach,
         SlotReport, SlotRow, Spec, UnknownCountsAs, World,
     },
-    split::{Candidate, Mode, State, WhenShort},
+    split::{Candidate, Mode, Spread, WhenShort},
 };
 
-use super::Bytes;
+use super::{Bytes, split};
 
 const MOST: u32 = 1_000_000;
 
@@ -27,10 +28,17 @@ pub(crate) fn plan_any(bytes: &mut Bytes) {
     let mut ledger = Ledger::new(Revision(1));
     ledger.rows = clusters.iter().map(|it| Row::new(it.candidate.name.clone())).collect();
     let waves = if bytes.below(2) == 0 { Vec::new() } else { waves(bytes) };
+    let population = bytes.pick(&[Population::Granted, Population::Granted, Population::Matched]);
+    if population == Population::Matched {
+        ledger.rows.iter_mut().for_each(|it| it.counted = true);
+    }
+    let spread: Vec<Spread> = (0..bytes.below(3)).map(|_| split::rule(bytes)).collect();
     for _ in 0..6 {
-        let spec = spec(bytes);
-        for it in &mut clusters {
-            it.candidate.state = state(bytes);
+        let spec = Spec { population, ..spec(bytes) };
+        for (index, it) in clusters.iter_mut().enumerate() {
+            let (rank, named) = (it.candidate.rank, it.candidate.named_for_deletion);
+            let drawn = split::cluster(bytes, index as u64, spread.len() as u64);
+            it.candidate = Candidate { rank, named_for_deletion: named, ..drawn };
         }
         let world = World {
             spec,
@@ -38,7 +46,7 @@ pub(crate) fn plan_any(bytes: &mut Bytes) {
             mode: bytes.pick(&[Mode::Divided, Mode::Duplicated, Mode::Aggregated]),
             selects_none: bytes.below(20) == 0,
             when_short: bytes.pick(&[WhenShort::Hold, WhenShort::Overcommit]),
-            spread: &[],
+            spread: &spread,
             waves: &waves,
             after: bytes.pick(&[None, None, None, Some("another")]),
             pre_download: bytes.maybe().map(|it| PreDownload { min_updated_ready: u64::from(it) }),
@@ -189,11 +197,21 @@ pub(crate) fn slots_any(bytes: &mut Bytes) {
         let clusters: Vec<SlotCluster> = (0..count)
             .map(|_| SlotCluster {
                 rank: bytes.below(3),
-                reach: bytes.pick(&[SlotReach::Heard, SlotReach::Heard, SlotReach::Offline]),
+                reach: bytes.pick(&[
+                    SlotReach::Heard,
+                    SlotReach::Heard,
+                    SlotReach::Heard,
+                    SlotReach::Offline,
+                    SlotReach::Lost,
+                ]),
                 nodes: bytes.number().min(MOST),
             })
             .collect();
-        let exposed = |rows: &[SlotRow]| rows.iter().map(|it| u64::from(it.slots.exposure)).sum::<u64>();
+        // What a lost cluster held is free.
+        let exposed = |rows: &[SlotRow]| {
+            let live = rows.iter().zip(&clusters).filter(|it| it.1.reach != SlotReach::Lost);
+            live.map(|it| u64::from(it.0.slots.exposure)).sum::<u64>()
+        };
         let before = exposed(&rows);
         let SlotPlan { rows: planned, written: changed, .. } =
             round::plan_slots(parallelism, &clusters, &rows).expect("one row per cluster");
@@ -228,21 +246,6 @@ fn cluster(bytes: &mut Bytes, index: u64) -> Cluster {
     }
 }
 
-fn state(bytes: &mut Bytes) -> State {
-    bytes.pick(&[
-        State::Ready,
-        State::Ready,
-        State::Ready,
-        State::Cordoned,
-        State::Draining,
-        State::Excluded,
-        State::Offline,
-        State::Lost,
-        State::Pending,
-        State::Returning,
-    ])
-}
-
 fn spec(bytes: &mut Bytes) -> Spec {
     Spec {
         replicas: bytes.number(),
@@ -252,7 +255,7 @@ fn spec(bytes: &mut Bytes) -> Spec {
         scale_unavailable: bytes.maybe(),
         paused: bytes.below(5) == 0,
         target: Revision(1 + bytes.below(3)),
-        in_place_only: false,
+        in_place_only: bytes.below(5) == 0,
         population: Population::Granted,
         numbers: bytes.pick(&[Numbers::Global, Numbers::PerCluster]),
     }
@@ -285,6 +288,10 @@ fn waves(bytes: &mut Bytes) -> Vec<Wave> {
         approval: bytes.pick(&[Approval::None, Approval::None, Approval::Before, Approval::After]),
         gate: gate(bytes),
         pre_pull: bytes.maybe().map(|it| PrePull { threshold: it, timeout: bytes.number() }),
+        max_concurrency: bytes.maybe().map(|it| match it % 2 {
+            0 => IntOrPercent::Int(it),
+            _ => IntOrPercent::Percent(Percent::whole(it)),
+        }),
         ..Wave::named(&format!("w{it}"))
     };
     (0..1 + bytes.below(3)).map(|it| wave(bytes, it)).collect()

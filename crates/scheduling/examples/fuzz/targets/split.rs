@@ -82,7 +82,7 @@ fn request(bytes: &mut Bytes) -> Request {
     }
 }
 
-fn cluster(bytes: &mut Bytes, index: u64, rules: u64) -> Candidate {
+pub(super) fn cluster(bytes: &mut Bytes, index: u64, rules: u64) -> Candidate {
     let states = [
         State::Ready,
         State::Ready,
@@ -118,7 +118,7 @@ fn cluster(bytes: &mut Bytes, index: u64, rules: u64) -> Candidate {
     }
 }
 
-fn rule(bytes: &mut Bytes) -> Spread {
+pub(super) fn rule(bytes: &mut Bytes) -> Spread {
     Spread {
         key: "zone".into(),
         min_groups: bytes.below(4) as u32,
