@@ -384,6 +384,47 @@ fn split_4_as_many_groups_are_used_as_there_must_be() {
     assert!(answer.conditions.contains(&found), "{:?}", answer.conditions);
 }
 
+/// Minimums of the policy give way to the groups there must be, and the order of the rules does not matter.
+#[test]
+fn split_4_groups_that_must_be_used_come_before_minimums_and_in_any_order_of_rules() {
+    let mut two = clusters(&[0, 0]);
+    by_region(&mut two, &["eu", "us"]);
+    (two[0].weight, two[0].min) = (2, 2);
+    let rule = Spread { min_groups: 2, ..spread() };
+    let answer = plan(&Request { spread: vec![rule.clone()], ..divided(2, two.clone()) }).unwrap();
+    assert_eq!((replicas(&answer), answer.conditions), (vec![1, 1], vec![Condition::MinsCut(1)]));
+    // Room that the second region does not have is overcommitted, as the policy says.
+    (two[0].min, two[1].fit) = (0, Some(0));
+    assert_eq!(split(&Request { spread: vec![rule.clone()], ..divided(5, two.clone()) }), [4, 1]);
+    let held = Request { when_short: WhenShort::Hold, spread: vec![rule], ..divided(5, two) };
+    assert_eq!(split(&held), [0, 0]);
+
+    let mut three = clusters(&[0, 0, 0]);
+    by_region(&mut three, &["z1", "z2", "z2"]);
+    for (it, (region, weight)) in three.iter_mut().zip([("r1", 10), ("r2", 9), ("r1", 1)]) {
+        it.groups.push(Some(region.into()));
+        it.weight = weight;
+    }
+    three[1].fit = Some(5);
+    let zones = Spread { min_groups: 2, ..spread() };
+    let regions = Spread { key: "zone".into(), max_groups: Some(1), ..spread() };
+    let request = Request { spread: vec![zones.clone(), regions.clone()], ..divided(2, three.clone()) };
+    assert_eq!(split(&request), [1, 0, 1]);
+    three.iter_mut().for_each(|it| it.groups.reverse());
+    assert_eq!(split(&Request { spread: vec![regions, zones], ..divided(2, three) }), [1, 0, 1]);
+}
+
+/// What groups ask for is no minimum of the policy: none is cut.
+#[test]
+fn split_4_a_group_that_cannot_be_used_cuts_no_minimum() {
+    let mut two = clusters(&[3, 0]);
+    by_region(&mut two, &["eu", "us"]);
+    two[0].state = State::Offline;
+    let rule = Spread { min_groups: 2, ..spread() };
+    let answer = plan(&Request { spread: vec![rule], ..divided(3, two) }).unwrap();
+    assert!(!answer.conditions.iter().any(|it| matches!(it, Condition::MinsCut(_))), "{answer:?}");
+}
+
 #[test]
 fn split_6_aggregated_keeps_minimums() {
     let mut three = clusters(&[0, 0, 0]);

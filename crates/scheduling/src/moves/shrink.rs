@@ -34,6 +34,9 @@ pub struct Giver {
     pub acknowledged: bool,
     /// Pods of it that are not available.
     pub not_available: u32,
+    /// Settled replicas it has above the object's own, where every cluster has all of them: its part of a scale-down,
+    /// whatever others have or lack.
+    pub own: Option<u32>,
 }
 
 /// By how much a giver shrinks now, and by which right.
@@ -55,33 +58,42 @@ impl Shrunk {
 }
 
 impl ShrinkRoom {
-    /// Shrinks one giver as far as it may be, and takes that out of the room.
-    pub fn shrink(&mut self, giver: &Giver) -> Shrunk {
-        let mut shrunk = Shrunk::default();
+    /// What goes of one giver without being counted on: growth of its own, and its part of the user's scale-down. This
+    /// comes before any move of the round, as it takes pods the moves would count on.
+    pub fn scale_down(&mut self, giver: &Giver) -> Shrunk {
         // Without an acknowledgement the growth may have become available meanwhile: it is not ours to take back.
+        if giver.moving > 0 && !giver.acknowledged {
+            return Shrunk::default();
+        }
+        let taken_back = giver.excess.min(giver.moving);
+        let rest = i64::from(giver.excess - taken_back);
+        let spare = (self.settled - self.replicas).max(0);
+        let scaled_down = match giver.own {
+            Some(own) => rest.min(i64::from(own)),
+            None => rest.min(self.scale_down).min(spare),
+        };
+        self.scale_down = (self.scale_down - scaled_down).max(0);
+        self.settled -= scaled_down;
+        let shrunk = Shrunk { taken_back, scaled_down: scaled_down as u32, moved: 0 };
+        // Pods that are down go first, and were not counted on.
+        let free = free_of_charge(giver, &Shrunk { scaled_down: 0, ..shrunk });
+        self.sure -= (scaled_down - free).max(0);
+        shrunk
+    }
+
+    /// What one giver gives away besides, by a move, a drain or a correction.
+    pub fn move_away(&mut self, giver: &Giver, shrunk: Shrunk) -> Shrunk {
         if giver.moving > 0 && !giver.acknowledged {
             return shrunk;
         }
-        shrunk.taken_back = giver.excess.min(giver.moving);
-        let mut rest = i64::from(giver.excess - shrunk.taken_back);
-
-        let spare = (self.settled - self.replicas).max(0);
-        let scaled_down = rest.min(self.scale_down).min(spare);
-        self.scale_down -= scaled_down;
-        self.settled -= scaled_down;
-        rest -= scaled_down;
-
-        let moved =
-            rest.min(self.movable()).min(self.affordable(giver, shrunk.taken_back, scaled_down)).max(0);
-        let free = self.free_of_charge(giver, shrunk.taken_back, scaled_down);
+        let rest = i64::from(giver.excess - shrunk.total());
+        let free = free_of_charge(giver, &shrunk);
+        let moved = rest.min(self.movable()).min(free + self.above_floor()).max(0);
         self.sure -= (moved - free).max(0);
         let below = |settled: i64| (self.replicas - settled).max(0);
         self.move_hole += below(self.settled - moved) - below(self.settled);
         self.settled -= moved;
-
-        shrunk.scaled_down = scaled_down as u32;
-        shrunk.moved = moved as u32;
-        shrunk
+        Shrunk { moved: moved as u32, ..shrunk }
     }
 
     /// MOVE-2(a): how far the settled replicas may fall.
@@ -94,13 +106,39 @@ impl ShrinkRoom {
         without_hole.max(by_policy.min(by_budget).min(by_room))
     }
 
-    /// MOVE-2(b): how many may go before available pods fall too low. Pods that are down go for nothing.
-    fn affordable(&self, giver: &Giver, taken_back: u32, scaled_down: i64) -> i64 {
-        let above_floor = (self.sure - (self.replicas - self.deepest)).max(0);
-        self.free_of_charge(giver, taken_back, scaled_down) + above_floor
+    /// MOVE-2(b): how many that are counted on may go before available pods fall too low.
+    fn above_floor(&self) -> i64 {
+        (self.sure - (self.replicas - self.deepest)).max(0)
     }
+}
 
-    fn free_of_charge(&self, giver: &Giver, taken_back: u32, scaled_down: i64) -> i64 {
-        (i64::from(giver.not_available) - i64::from(taken_back) - scaled_down).max(0)
+/// Pods of a giver that are down and have not gone yet: they go for nothing.
+fn free_of_charge(giver: &Giver, shrunk: &Shrunk) -> i64 {
+    i64::from(giver.not_available.saturating_sub(shrunk.taken_back).saturating_sub(shrunk.scaled_down))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MOVE-2(b): what a scale-down takes in the same round is not there for a move.
+    #[test]
+    fn a_move_does_not_count_on_pods_that_are_scaled_down_beside_it() {
+        let mut room = ShrinkRoom {
+            replicas: 6,
+            move_unavailable: 0,
+            deepest: 1,
+            settled: 12,
+            sure: 8,
+            held: 0,
+            scale_down: 4,
+            move_hole: 0,
+            coming: 0,
+        };
+        let giver = Giver { excess: 4, moving: 0, acknowledged: true, not_available: 0, own: None };
+        let other = Giver { excess: 2, ..giver };
+        assert_eq!(room.scale_down(&giver), Shrunk { scaled_down: 4, ..Shrunk::default() });
+        assert_eq!(room.scale_down(&other), Shrunk::default());
+        assert_eq!(room.move_away(&other, Shrunk::default()), Shrunk::default());
     }
 }

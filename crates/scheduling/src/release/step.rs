@@ -48,6 +48,10 @@ pub struct ClusterView<'a> {
     pub due: Option<u32>,
     /// Updated pods granted there.
     pub granted: u32,
+    /// Replicas added in this round: what becomes due by them is no larger canary.
+    pub added: u32,
+    /// Whether it has no replicas.
+    pub is_empty: bool,
     /// Updated available pods, by a report that acknowledges the newest plan (REL-3).
     pub updated_available: Option<u32>,
     /// Updated pods that are failing.
@@ -64,17 +68,22 @@ impl ClusterView<'_> {
     pub fn has_arrived(&self) -> bool {
         match self.due {
             None => false,
-            Some(0) => true,
+            // Pods that were granted and are due elsewhere now may still be updated here.
+            Some(0) if self.granted == 0 => true,
             Some(due) => {
                 let well = self.updated_available.is_some_and(|it| it >= self.granted);
-                self.granted >= due && self.failing == 0 && well
+                !self.lacks(due) && self.failing == 0 && well
             }
         }
     }
 
-    /// Whether pods are due here that it has not been granted.
+    /// Whether pods are due here that it has not been granted, or that nobody has worked out yet.
     fn has_more_due(&self) -> bool {
-        !self.admitted || self.due.is_none_or(|due| self.granted < due)
+        self.due.is_none_or(|due| self.lacks(due))
+    }
+
+    fn lacks(&self, due: u32) -> bool {
+        self.granted.saturating_add(self.added) < due
     }
 
     fn has_pods_due(&self) -> bool {
@@ -230,8 +239,9 @@ impl Step {
         let is_due = |open: bool| open || view.wants_more_clusters;
         let undone =
             members().filter(|(it, open)| is_due(*open) && !(it.admitted && it.is_done())).count() as u32;
-        let outside = members().any(|(it, open)| it.heard && !open);
-        if outside || members().any(|(it, _)| it.heard && it.has_more_due()) {
+        let outside = members().any(|(it, open)| it.heard && !open && !it.is_empty);
+        let begins = |it: &ClusterView<'_>| !it.is_empty && (!it.admitted || it.has_more_due());
+        if outside || members().any(|(it, _)| it.heard && begins(it)) {
             // More became due: what soaked so far was a smaller canary.
             self.release.stage = Stage::Rolling;
             self.release.soaked = 0;

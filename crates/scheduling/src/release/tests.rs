@@ -13,6 +13,8 @@ fn done(wave: usize) -> ClusterView<'static> {
         may_be_passed_over: false,
         due: Some(2),
         granted: 2,
+        added: 0,
+        is_empty: false,
         updated_available: Some(2),
         failing: 0,
     }
@@ -58,6 +60,7 @@ fn a_cluster_is_done_only_by_an_acknowledged_report_as_rel_3_says() {
     assert!(!ClusterView { granted: 1, ..done(0) }.is_done());
     assert!(!ClusterView { failing: 1, ..done(0) }.is_done());
     assert!(ClusterView { due: Some(0), granted: 0, updated_available: None, ..done(0) }.is_done());
+    assert!(!ClusterView { due: Some(0), updated_available: None, ..done(0) }.is_done());
     assert!(!ClusterView { due: None, ..done(0) }.is_done());
 }
 

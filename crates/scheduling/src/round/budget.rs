@@ -63,8 +63,9 @@ impl Draft<'_> {
         if spec.paused || spec.population == Population::Matched {
             return false;
         }
-        let checked =
-            check_budgets(u64::from(spec.unavailable), u64::from(spec.surge), u64::from(spec.replicas));
+        // Such members can carry no surge (BUD-8).
+        let surge = if spec.in_place_only { 0 } else { spec.surge };
+        let checked = check_budgets(u64::from(spec.unavailable), u64::from(surge), u64::from(spec.replicas));
         let Err(error) = checked else { return false };
         self.conditions.push(Condition::BudgetsRefused(error));
         for line in self.lines.iter_mut().filter(|it| it.reach == Reach::Heard) {
@@ -92,7 +93,7 @@ impl Draft<'_> {
             unavailable_left = unavailable_left.saturating_sub(row.unavailable.grant);
             surge_left = surge_left.saturating_sub(row.surge.grant);
         }
-        let paused = self.is_paused();
+        let no_surge = self.is_paused() || spec.in_place_only;
         for place in self.in_order() {
             let idle = self.is_idle(place);
             let row = &self.ledger.rows[place];
@@ -103,7 +104,7 @@ impl Draft<'_> {
             if spec.in_place_only && line.replicas < line.before {
                 line.unavailable = line.unavailable.max(row.unavailable.grant.min(1));
             }
-            line.surge = if paused { 0 } else { row.surge.grant.min(whole).min(surge_left) };
+            line.surge = if no_surge { 0 } else { row.surge.grant.min(whole).min(surge_left) };
             unavailable_left = unavailable_left.saturating_sub(line.unavailable);
             surge_left -= line.surge;
         }
@@ -333,11 +334,11 @@ impl Draft<'_> {
         let Demand { marked, to_update, .. } = line.demand;
         let grows = line.unavailable > before.unavailable || line.surge > before.surge;
         match () {
+            () if self.is_paused() && !grows => BudgetUse::Paused,
             () if self.is_per_cluster() => BudgetUse::Own,
             () if grows && marked > 0 => BudgetUse::Replaced(marked),
             () if grows && to_update > 0 => BudgetUse::ToUpdate(to_update),
             () if grows => BudgetUse::Shrink,
-            () if self.is_paused() => BudgetUse::Paused,
             () if line.demand.whole() < before.unavailable.max(before.surge) => BudgetUse::NothingLeft,
             () if self.is_idle(place) => BudgetUse::Unused,
             () => BudgetUse::Smaller,
@@ -396,7 +397,10 @@ impl Draft<'_> {
             .map(|it| Holder { cluster: self.ledger.rows[it].cluster.clone(), pods: self.held(it) as u32 })
             .collect();
         holders.sort_by(|a, b| b.pods.cmp(&a.pods).then_with(|| a.cluster.cmp(&b.cluster)));
-        let used = holders.iter().map(|it| u64::from(it.pods)).sum();
+        let used: u64 = holders.iter().map(|it| u64::from(it.pods)).sum();
+        if used == 0 && hole == 0 {
+            return;
+        }
         let limit = self.world.spec.unavailable;
         self.conditions.push(Condition::BudgetHeld { limit, used, hole: hole as u64, holders });
     }

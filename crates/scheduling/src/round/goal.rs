@@ -26,7 +26,8 @@ impl Draft<'_> {
             }
         }
         self.note_scale_down();
-        if self.ledger.scale_down > 0 {
+        // Where each cluster has all replicas, one's overdue growth is no other's loss (SPLIT-6).
+        if self.ledger.scale_down > 0 && self.world.mode != Mode::Duplicated {
             self.take_overdue_growth_first();
         }
         self.rebalance();
@@ -45,7 +46,8 @@ impl Draft<'_> {
                 _ if cluster.candidate.state == State::Ready && self.is_one_sided(place) => State::Cordoned,
                 _ => cluster.candidate.state,
             };
-            Candidate { state, current: line.before, ..cluster.candidate.clone() }
+            let current = if line.reach == Reach::Away { 0 } else { line.before };
+            Candidate { state, current, ..cluster.candidate.clone() }
         };
         Request {
             replicas: self.world.spec.replicas,

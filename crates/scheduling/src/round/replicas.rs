@@ -4,8 +4,8 @@ use super::{
     reason::{Condition, Why},
 };
 use crate::{
-    moves::{Giver, GrowRoom, Growth, ShrinkRoom},
-    split::State,
+    moves::{Giver, GrowRoom, Growth, ShrinkRoom, Shrunk},
+    split::{Mode, State},
     webster::{Part, fill},
 };
 
@@ -31,23 +31,21 @@ impl Draft<'_> {
 
     fn shrink(&mut self) {
         let mut room = self.shrink_room();
+        let mut givers = Vec::new();
         for place in self.heard().collect::<Vec<_>>() {
-            let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
-            let excess = line.before.saturating_sub(line.goal);
-            if excess == 0 {
-                continue;
-            }
+            let giver = self.giver(place);
             // The share such a member deletes by is granted first, by demand (BUD-9).
-            if self.world.spec.in_place_only && row.unavailable.grant == 0 {
-                self.decide(place, Why::ShrinkHeld(excess));
-                continue;
+            if self.world.spec.in_place_only && self.ledger.rows[place].unavailable.grant == 0 {
+                if giver.excess > 0 {
+                    self.decide(place, Why::ShrinkHeld(giver.excess));
+                }
+            } else if giver.excess > 0 {
+                givers.push((place, giver));
             }
-            let shrunk = room.shrink(&Giver {
-                excess,
-                moving: line.starting,
-                acknowledged: row.acknowledged,
-                not_available: row.report.map_or(0, |it| it.not_available()),
-            });
+        }
+        let scaled_down: Vec<Shrunk> = givers.iter().map(|it| room.scale_down(&it.1)).collect();
+        for ((place, giver), shrunk) in givers.into_iter().zip(scaled_down) {
+            let shrunk = room.move_away(&giver, shrunk);
             let line = &mut self.lines[place];
             line.replicas -= shrunk.total();
             line.starting -= shrunk.taken_back;
@@ -55,7 +53,7 @@ impl Draft<'_> {
                 (shrunk.taken_back, Why::TakenBack as fn(u32) -> Why),
                 (shrunk.scaled_down, Why::ScaledDown),
                 (shrunk.moved, Why::MovedAway),
-                (excess - shrunk.total(), Why::ShrinkHeld),
+                (giver.excess - shrunk.total(), Why::ShrinkHeld),
             ];
             for (by, why) in steps.into_iter().filter(|it| it.0 > 0) {
                 self.decide(place, why(by));
@@ -63,6 +61,18 @@ impl Draft<'_> {
         }
         self.ledger.scale_down = room.scale_down as u64;
         self.ledger.move_hole = room.move_hole as u64;
+    }
+
+    fn giver(&self, place: usize) -> Giver {
+        let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+        let above = (line.before - line.starting).saturating_sub(self.world.spec.replicas);
+        Giver {
+            excess: line.before.saturating_sub(line.goal),
+            moving: line.starting,
+            acknowledged: row.acknowledged,
+            not_available: row.report.map_or(0, |it| it.not_available()),
+            own: (self.world.mode == Mode::Duplicated).then_some(above),
+        }
     }
 
     fn shrink_room(&self) -> ShrinkRoom {

@@ -110,7 +110,7 @@ impl Draft<'_> {
                 admission: if row.admitted { Admission::Admitted } else { Admission::ToCome },
                 link: match line.reach {
                     Reach::Heard => Link::Reachable,
-                    _ => Link::Frozen { exposure: self.frozen_updated(place) },
+                    _ => Link::Frozen { exposure: self.exposed_updated(place) },
                 },
                 seeding: world.seeding,
                 has_target: row.was_given(self.ledger.target),
@@ -136,29 +136,33 @@ impl Draft<'_> {
         held + self.hole() >= i64::from(self.world.spec.unavailable)
     }
 
-    /// Pods of the target a cluster out of reach may have (REV-9). Of matched pods it cannot have more than it matches.
-    fn frozen_updated(&self, place: usize) -> u32 {
-        let exposure = self.ledger.rows[place].updated.exposure;
+    /// Pods of the target a cluster may have (REV-9). Of matched pods it cannot have more than it matches, and those of a
+    /// cluster that was given up are not counted at all.
+    fn exposed_updated(&self, place: usize) -> u32 {
+        let (exposure, line) = (self.ledger.rows[place].updated.exposure, &self.lines[place]);
         match self.world.spec.population {
             Population::Granted => exposure,
-            Population::Matched => exposure.min(self.lines[place].before),
+            Population::Matched if line.reach == Reach::Away => 0,
+            Population::Matched => exposure.min(line.before),
         }
     }
 
-    fn granted_updated(&self, place: usize) -> u32 {
-        let row = &self.ledger.rows[place];
-        if row.was_given(self.ledger.target) { row.updated.grant.min(self.lines[place].replicas) } else { 0 }
+    /// Pods of the target it was granted: of matched pods no more than an update can reach.
+    pub(super) fn granted_updated(&self, place: usize) -> u32 {
+        let (row, line) = (&self.ledger.rows[place], &self.lines[place]);
+        let target = self.ledger.target;
+        let most = match self.world.spec.population {
+            Population::Granted => line.replicas,
+            Population::Matched => {
+                row.report.map_or(line.replicas, |it| it.reachable(target).min(line.replicas))
+            }
+        };
+        if row.was_given(target) { row.updated.grant.min(most) } else { 0 }
     }
 
     /// Grants what is due as far as the exposures allow (REV-11), and withholds the target elsewhere (REV-6).
     fn grant_updated(&mut self, answer: &partition::Answer) {
-        let target = self.ledger.target;
-        let counted: u64 = self
-            .ledger
-            .rows
-            .iter()
-            .map(|it| u64::from(it.updated.exposure.max(it.reported_updated(target))))
-            .sum();
+        let counted: u64 = (0..self.lines.len()).map(|it| u64::from(self.counted_updated(it))).sum();
         let paused = self.is_paused();
         let mut room = answer.due as i64 - counted as i64;
         for place in self.by_rank.clone() {
@@ -177,7 +181,7 @@ impl Draft<'_> {
                 }
             }
             if updated > granted && self.kept() > 0 {
-                let covered = i64::from(self.ledger.rows[place].updated.exposure);
+                let covered = i64::from(self.exposed_updated(place));
                 updated = i64::from(updated).min(covered + room).max(i64::from(granted)) as u32;
                 // One that cannot run old pods beside new ones waits until all of it may be new. Given the target
                 // once, as when it was lost meanwhile, it has both all the same.
@@ -194,6 +198,14 @@ impl Draft<'_> {
             self.set_body(place, updated);
         }
         self.conditions.extend(answer.conditions.iter().cloned().map(Condition::Division));
+    }
+
+    /// What a cluster counts for against G (REV-11).
+    fn counted_updated(&self, place: usize) -> u32 {
+        let reported = self.ledger.rows[place].reported_updated(self.ledger.target);
+        let gone =
+            self.world.spec.population == Population::Matched && self.lines[place].reach == Reach::Away;
+        self.exposed_updated(place).max(if gone { 0 } else { reported })
     }
 
     fn set_body(&mut self, place: usize, updated: u32) {

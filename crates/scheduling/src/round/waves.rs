@@ -18,6 +18,9 @@ impl Draft<'_> {
                 return;
             }
             self.ledger.rolled_back = None;
+            if self.ledger.is_releasing() && asked != self.ledger.target {
+                self.decide_for_all(Why::Superseded(self.ledger.target));
+            }
             self.retarget(asked);
         }
     }
@@ -29,9 +32,6 @@ impl Draft<'_> {
         }
         for row in &mut self.ledger.rows {
             row.retarget(old, new);
-        }
-        if self.ledger.is_releasing() {
-            self.decide_for_all(Why::Superseded(old));
         }
         self.ledger.target = new;
         self.ledger.paused = None;
@@ -110,7 +110,7 @@ impl Draft<'_> {
         let views: Vec<ClusterView<'_>> = live.iter().map(|it| self.cluster_view(*it, due[*it])).collect();
         let view = View {
             clusters: &views,
-            wants_more_clusters: self.wants_more_clusters(),
+            wants_more_clusters: self.wants_more_clusters(&due),
             pre_pull: self.world.pre_pull,
             progress_deadline: self.world.rules.progress_deadline,
             elapsed: self.world.elapsed,
@@ -130,11 +130,10 @@ impl Draft<'_> {
         self.decisions.extend(
             step.decisions.into_iter().map(|it| super::Decision { cluster: None, why: Why::Release(it) }),
         );
-        if let Some(held) = step.held {
-            self.conditions.push(Condition::ReleaseHeld(held));
-        }
         if step.roll_back {
             self.roll_back();
+        } else if let Some(held) = step.held {
+            self.conditions.push(Condition::ReleaseHeld(held));
         }
     }
 
@@ -182,7 +181,7 @@ impl Draft<'_> {
 
     fn cluster_view(&self, place: usize, due: Option<u32>) -> ClusterView<'_> {
         let (cluster, row) = (&self.world.clusters[place], &self.ledger.rows[place]);
-        let given = row.was_given(self.ledger.target);
+        let line = &self.lines[place];
         let report = row.report.filter(|it| it.body == self.ledger.target);
         ClusterView {
             name: cluster.candidate.name.as_str(),
@@ -190,10 +189,17 @@ impl Draft<'_> {
             order: cluster.order,
             admitted: row.admitted,
             busy_for: row.busy_for,
-            heard: self.lines[place].reach == Reach::Heard,
+            heard: line.reach == Reach::Heard,
             may_be_passed_over: self.world.rules.unknown == UnknownCountsAs::LastReported,
             due,
-            granted: if given { row.updated.grant } else { 0 },
+            // What its newest plan says, whatever this round changes; "all" of matched pods is what an update can reach.
+            granted: match self.world.spec.population {
+                Population::Granted if row.was_given(self.ledger.target) => row.updated.grant,
+                Population::Granted => 0,
+                Population::Matched => self.granted_updated(place),
+            },
+            added: line.replicas.saturating_sub(line.before),
+            is_empty: line.replicas == 0,
             updated_available: report.filter(|_| row.acknowledged).map(|it| it.updated_available),
             failing: report.map_or(0, |it| it.failing),
         }
@@ -202,7 +208,7 @@ impl Draft<'_> {
     /// With numbers per cluster every wave gets its part of what a partition leaves, so all of them may be open when it is
     /// lowered. What becomes due then goes through the waves once more.
     fn open_waves_again(&mut self, release: &mut Release, due: &[Option<u32>]) {
-        if !self.is_per_cluster() || release.paused.is_some() {
+        if !self.is_per_cluster() || release.paused.is_some() || release.waves.is_empty() {
             return;
         }
         let has_more = |it: &usize| {
@@ -225,7 +231,7 @@ impl Draft<'_> {
 
     /// Whether the clusters admitted so far are too few for the pods that may be updated. Waves still to come are not
     /// opened for nothing: opened early, they would run without their gates once the partition is lowered.
-    fn wants_more_clusters(&self) -> bool {
+    fn wants_more_clusters(&self, due: &[Option<u32>]) -> bool {
         if self.keeps_none_old() {
             return true;
         }
@@ -233,15 +239,8 @@ impl Draft<'_> {
         if self.is_per_cluster() {
             return self.kept() < u64::from(self.world.spec.replicas);
         }
-        let most: u64 = self
-            .live()
-            .filter(|it| self.ledger.rows[*it].admitted)
-            .map(|it| match self.lines[it].reach {
-                Reach::Heard => u64::from(self.lines[it].replicas),
-                _ => u64::from(self.ledger.rows[it].updated.exposure),
-            })
-            .sum();
-        self.most_updated() > most
+        let reached: u64 = due.iter().flatten().map(|it| u64::from(*it)).sum();
+        self.most_updated() > reached
     }
 
     /// Whether the user keeps no pod old. An object scaled to nothing keeps none, as in one cluster.

@@ -56,6 +56,7 @@ fn slot(cluster: &Candidate, place: u32, (current, named): (u32, u32), when_shor
         tier: cluster.tier,
         weight: cluster.weight,
         low: low.min(high),
+        min: low.min(high),
         high,
         reach: if may_overcommit { cluster.max.unwrap_or(u32::MAX) } else { high },
         fit: cluster.fit.unwrap_or(u32::MAX),

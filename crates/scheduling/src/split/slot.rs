@@ -23,6 +23,10 @@ pub(super) struct Slot {
     pub(super) named: u32,
     pub(super) is_frozen: bool,
     pub(super) limit: Limit,
+    /// How much of its least a group that must be used cannot do without.
+    pub(super) needed: u32,
+    /// How much of its least is the policy's.
+    pub(super) min: u32,
     /// How much of its minimum was taken back.
     pub(super) cut: u32,
     pub(super) ideal: u32,
@@ -35,9 +39,18 @@ impl Slot {
     /// Takes the slot out of play, unless it is frozen.
     pub(super) fn close(&mut self, limit: Limit) {
         if !self.is_frozen && self.most() > 0 {
-            (self.low, self.high, self.reach) = (0, 0, 0);
+            // What closes it is said of the cluster; its minimum is cut with it.
+            self.cut += self.min;
+            (self.low, self.min, self.high, self.reach) = (0, 0, 0, 0);
             self.limit = limit;
         }
+    }
+
+    /// Asks for one replica at least, with room for it or not.
+    pub(super) fn need(&mut self) {
+        self.needed = 1;
+        self.low = self.low.max(1);
+        self.high = self.high.max(1);
     }
 
     /// The most it may have in any case.

@@ -139,32 +139,37 @@ impl Groups {
                 let chosen = chosen(&order, most, if is_hard { 0 } else { u64::from(request.replicas) });
                 self.close_others(rule, &chosen, slots);
             }
-            // One group is used in any case.
-            if request.mode != Mode::Duplicated && spread.min_groups > 1 {
-                let wanted = spread.min_groups.min(request.replicas) as usize;
-                self.use_groups(order.iter().take(wanted).map(|it| it.0 as usize), slots);
+        }
+        if request.mode != Mode::Duplicated {
+            for (rule, spread) in request.spread.iter().enumerate() {
+                // One group is used in any case.
+                if spread.min_groups > 1 {
+                    let order = self.by_preference(rule, slots);
+                    let wanted = spread.min_groups.min(request.replicas) as usize;
+                    self.use_groups(order.iter().take(wanted).map(|it| it.0 as usize), slots);
+                }
             }
         }
         conditions
     }
 
-    /// Asks for one replica in each of the groups that has to be used, where something runs or else where most may.
+    /// Asks for one replica in each of the groups that has to be used: where there is a minimum or something runs, else
+    /// where there is room, else where there may be more than room.
     fn use_groups(&self, groups: impl Iterator<Item = usize>, slots: &mut [Slot]) {
-        let mut floor = self.sums(slots, |it| it.low);
+        let mut used = self.sums(slots, |it| it.needed + u32::from(it.is_frozen && it.current > 0));
         let mut members: Option<Vec<Vec<usize>>> = None;
         for group in groups {
-            if floor[group] > 0 {
+            if used[group] > 0 {
                 continue;
             }
             let members = members.get_or_insert_with(|| self.members(0..slots.len()));
-            let of_group = members[group].iter().copied().filter(|it| slots[*it].high > 0);
-            let first = of_group.min_by_key(|it| {
+            let first = members[group].iter().copied().filter(|it| slots[*it].most() > 0).min_by_key(|it| {
                 let slot = &slots[*it];
-                (slot.stays() == 0, slot.tier, Reverse(slot.weight), *it)
+                (slot.low == 0, slot.stays() == 0, slot.high == 0, slot.tier, Reverse(slot.weight), *it)
             });
             if let Some(first) = first {
-                slots[first].low = 1;
-                self.of_slot(first).for_each(|it| floor[it] += 1);
+                slots[first].need();
+                self.of_slot(first).for_each(|it| used[it] += 1);
             }
         }
     }

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use scheduling::round::{Ledger, Numbers, Plan, Rules, Spec, World, plan};
+use scheduling::{
+    round::{Ledger, Numbers, Plan, Rules, Spec, World, plan},
+    split::Mode,
+};
 
 use crate::{
     each::{Each, times},
     fleet::Broken,
     member::Member,
+    setting::Setting,
 };
 
 /// Limits in force. After a limit was lowered, what was granted before may stay until it is acknowledged gone.
@@ -38,6 +42,10 @@ pub(crate) struct Check {
     settled: u64,
     /// Replicas that have no place and do not run, by the last round.
     pub(crate) homeless: u64,
+    /// Whether every cluster has all replicas: what one has too many makes up for no other's lack (SPLIT-6).
+    each_has_all: bool,
+    /// N of each cluster at the last step, where that is so.
+    asked_of_each: u32,
     /// Whether the ledger itself is checked too, not only what comes of it.
     looks_inside: bool,
     /// Where every cluster has the numbers for itself.
@@ -49,8 +57,10 @@ pub(crate) struct Check {
 const NO_LIMIT: u64 = u64::MAX;
 
 impl Check {
-    pub(crate) fn new(spec: &Spec, rules: &Rules, looks_inside: bool) -> Self {
+    pub(crate) fn new(setting: &Setting, looks_inside: bool) -> Self {
+        let Setting { spec, rules, .. } = setting;
         Self {
+            each_has_all: setting.mode == Mode::Duplicated,
             updated: NO_LIMIT,
             target: spec.target.0,
             asked: NO_LIMIT,
@@ -64,6 +74,7 @@ impl Check {
             starting: 0,
             settled: 0,
             homeless: 0,
+            asked_of_each: 0,
             looks_inside,
             each: Each::default(),
             lost: Vec::new(),
@@ -194,8 +205,14 @@ impl Check {
         let replicas: u64 = live().map(|(_, it)| u64::from(it.share.replicas)).sum();
         let growing: u64 = live().map(|(_, it)| u64::from(it.growing())).sum();
         let spare: u64 = live().map(|(_, it)| u64::from(it.spare())).sum();
-        let settled: u64 = live().map(|(row, _)| u64::from(row.settled())).sum();
+        let most = if self.each_has_all { spec.replicas } else { u32::MAX };
+        let settled: u64 = live().map(|(row, _)| u64::from(row.settled().min(most))).sum();
         let wanted = self.wanted.saturating_sub(self.homeless);
+        if self.each_has_all && spec.replicas < self.asked_of_each {
+            // Clusters that have not grown yet are no reason for others to keep what the user takes away.
+            self.settled = self.settled.min(settled);
+        }
+        self.asked_of_each = spec.replicas;
         self.settled = self.settled.max(settled).min(wanted);
         let moved_down = u64::from(rules.move_unavailable);
         // Shares that are each cluster's own are there beside what a move takes.

@@ -103,8 +103,14 @@ fn flag(fleet: &mut Fleet) {
         fleet.flags.fill(State::Excluded);
     } else if live.len() > 1 {
         let index = fleet.dice.pick(&live);
-        fleet.flags[index] =
-            fleet.dice.pick(&[State::Draining, State::Draining, State::Cordoned, State::Excluded]);
+        fleet.flags[index] = fleet.dice.pick(&[
+            State::Draining,
+            State::Draining,
+            State::Cordoned,
+            State::Excluded,
+            State::Unsupported,
+            State::Pending,
+        ]);
     }
 }
 

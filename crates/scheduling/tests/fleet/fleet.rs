@@ -77,8 +77,8 @@ pub(crate) struct Fleet {
     pub(crate) some_cannot_seed: bool,
     /// N over the fleet: as asked, or as the last round found it where every cluster has all of it.
     pub(crate) population: u64,
-    /// For how many seconds nothing became due in the waves that are open.
-    pub(crate) rested: u32,
+    /// For how many seconds the waves that are open have been done, since nothing became due in them.
+    pub(crate) rested: Option<u32>,
     /// Nodes that have the images of the next wave, of ten.
     pulled: u32,
     pub(crate) variant: Variant,
@@ -111,7 +111,7 @@ impl Fleet {
             written: Vec::new(),
             bad: Vec::new(),
             faults: true,
-            check: Check::new(&setting.spec, &setting.rules, setting.variant == Variant::Sound),
+            check: Check::new(setting, setting.variant == Variant::Sound),
             writes: 0,
             when_short: setting.when_short,
             spread: setting.spread.clone(),
@@ -121,7 +121,7 @@ impl Fleet {
             mode: setting.mode,
             some_cannot_seed: setting.some_cannot_seed,
             population: 0,
-            rested: 0,
+            rested: None,
             pulled: 0,
             variant: setting.variant,
             elapsed: 0,

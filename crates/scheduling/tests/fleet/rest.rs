@@ -19,6 +19,12 @@ pub(crate) fn come_to_rest(fleet: &mut Fleet) -> Result<(), Broken> {
     }
     fleet.given_up.fill(false);
     fleet.spec.paused = false;
+    for flag in &mut fleet.flags {
+        // The kind is there at last, and the first report.
+        if matches!(flag, State::Unsupported | State::Pending) {
+            *flag = State::Ready;
+        }
+    }
     if fleet.flags.iter().all(|it| *it != State::Ready) {
         fleet.flags.fill(State::Ready);
     }

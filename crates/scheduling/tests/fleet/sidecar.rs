@@ -4,6 +4,7 @@ use scheduling::{
     ledger::{Report, Revision, Row, Share},
     names::ClusterName,
     partition::{Seeding, sidecar::member_partition},
+    release::Wave,
     round::{Cluster, Ledger, Population, Rules, Spec, World, plan},
     split::{Candidate, Mode, State, WhenShort},
 };
@@ -55,6 +56,7 @@ struct Sides {
     /// Pods that came with the present target.
     born: u64,
     writes: u64,
+    waves: Vec<Wave>,
     ledgers: Ledgers,
 }
 
@@ -124,6 +126,10 @@ impl Sides {
             number: 0,
             outbox: Vec::new(),
         };
+        let mut waves = Vec::new();
+        if dice.permille(300) {
+            waves = vec![Wave { soak: dice.pick(&[0, 5]), ..Wave::named("first") }, Wave::named("second")];
+        }
         Self {
             sides: (0..clusters).map(|_| side(&mut dice)).collect(),
             rules: rules(),
@@ -137,6 +143,7 @@ impl Sides {
             most_asked: 0,
             born: 0,
             writes: 0,
+            waves,
             ledgers: Ledgers::Keep,
             spec,
             dice,
@@ -247,7 +254,7 @@ impl Sides {
                 candidate.state = if self.sides[it].online { State::Ready } else { State::Offline };
                 Cluster {
                     candidate,
-                    wave: 0,
+                    wave: it % 2,
                     order: 0,
                     seeding: Seeding::Able,
                     names: 0,
@@ -263,7 +270,7 @@ impl Sides {
             selects_none: false,
             when_short: WhenShort::Overcommit,
             spread: &[],
-            waves: &[],
+            waves: &self.waves,
             after: None,
             pre_download: None,
             pre_pull: None,

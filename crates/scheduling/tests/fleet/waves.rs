@@ -4,7 +4,7 @@
 use scheduling::{
     ledger::Row,
     numbers::concurrency,
-    release::{Decision, Release},
+    release::{Decision, Release, Stage},
     round::{Plan, Why},
 };
 
@@ -14,7 +14,7 @@ impl Fleet {
     pub(crate) fn check_waves(&mut self, plan: &Plan, elapsed: u32) -> Result<(), Broken> {
         let before = self.ledger.release.as_ref().filter(|it| plan.ledger.target == it.target);
         let (Some(before), Some(after)) = (before, plan.ledger.release.as_ref()) else {
-            self.rested = 0;
+            self.rested = None;
             return Ok(());
         };
         let passed = |it: &Why| matches!(it, Why::Release(Decision::WaveSoaking(_)));
@@ -22,12 +22,21 @@ impl Fleet {
             self.gate_opens_on_the_truth(before, plan)?;
         }
         let became_due = self.open(before).find(|it| self.more_is_due(*it, plan));
-        let rested = if became_due.is_some() { 0 } else { self.rested.saturating_add(elapsed) };
+        let rested = match self.rested {
+            _ if became_due.is_some() => None,
+            Some(rested) => Some(rested.saturating_add(elapsed)),
+            None => (!self.open(before).any(|it| self.is_at_work(it, plan))).then_some(0),
+        };
         if after.wave > before.wave {
-            self.next_wave_is_due(before, plan, rested, became_due)?;
+            self.next_wave_is_due(before, plan, rested.unwrap_or(0), became_due)?;
         }
         self.not_too_many_at_a_time(after, plan)?;
-        self.rested = if after.wave == before.wave { rested } else { 0 };
+        self.rested = match after.stage {
+            _ if after.wave == before.wave => rested,
+            // Its clusters had done all that is due before it opened.
+            Stage::Soaking => Some(0),
+            _ => None,
+        };
         Ok(())
     }
 
@@ -44,9 +53,15 @@ impl Fleet {
         if row.was_given(self.ledger.target) { row.updated.grant } else { 0 }
     }
 
+    /// Replicas that are added in this round are no larger canary.
+    fn granted_with_growth(&self, place: usize, plan: &Plan) -> u32 {
+        let (before, after) = (&self.ledger.rows[place], &plan.ledger.rows[place]);
+        self.granted(before) + after.replicas.grant.saturating_sub(before.replicas.grant)
+    }
+
     fn more_is_due(&self, place: usize, plan: &Plan) -> bool {
         let row = &plan.ledger.rows[place];
-        !row.lost && row.due.is_some_and(|due| due > self.granted(&self.ledger.rows[place]))
+        !row.lost && row.due.is_some_and(|due| due > self.granted_with_growth(place, plan))
     }
 
     fn next_wave_is_due(
@@ -97,7 +112,7 @@ impl Fleet {
         let is_well = report.is_some_and(|it| it.updated_available >= granted && it.failing == 0);
         // One that was lost is taken back first, and counts from the next round on.
         let counts = row.admitted && !row.lost && self.clusters[place].is_heard();
-        counts && due > 0 && !(granted >= due && is_well)
+        counts && due > 0 && !(self.granted_with_growth(place, plan) >= due && is_well)
     }
 
     /// When a wave passes, every cluster of it has really done what its newest plan allows, at some time since.

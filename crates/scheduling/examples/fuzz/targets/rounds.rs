@@ -316,6 +316,8 @@ fn cluster_view<'a>(bytes: &mut Bytes, name: &'a str) -> ClusterView<'a> {
         may_be_passed_over: bytes.below(2) == 0,
         due: bytes.maybe(),
         granted: bytes.number(),
+        added: bytes.pick(&[0, 0, 1, u32::MAX]),
+        is_empty: bytes.below(5) == 0,
         updated_available: bytes.maybe(),
         failing: bytes.pick(&[0, 0, 1, u32::MAX]),
     }
@@ -325,7 +327,8 @@ fn cluster_view<'a>(bytes: &mut Bytes, name: &'a str) -> ClusterView<'a> {
 fn report(bytes: &mut Bytes, row: &Row) -> Report {
     let near = |bytes: &mut Bytes, it: u32| if bytes.below(12) == 0 { bytes.number() } else { it };
     let last = row.report.map_or((1, 0), |it| (it.incarnation, it.number));
-    let pods = near(bytes, row.share.replicas);
+    let asked = if row.counted { bytes.below(9) as u32 } else { row.share.replicas };
+    let pods = near(bytes, asked);
     let down = bytes.below(2).min(u64::from(pods)) as u32;
     let available = near(bytes, pods - down);
     let updated = near(bytes, row.share.updated.min(pods));
@@ -336,7 +339,7 @@ fn report(bytes: &mut Bytes, row: &Row) -> Report {
         epoch: row.share.epoch,
         known_epoch: if bytes.below(20) == 0 { bytes.word() } else { row.epoch },
         observed: bytes.below(4) > 0,
-        replicas: near(bytes, row.share.replicas),
+        replicas: near(bytes, asked),
         body: row.share.body,
         stable: row.share.stable,
         pods,

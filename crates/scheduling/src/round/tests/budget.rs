@@ -371,3 +371,18 @@ fn every_change_of_a_share_says_what_it_is_for() {
     let plan = hub.round();
     assert_eq!(said(&plan, "c1"), "0 pods may be down and 0 extra: the update is paused");
 }
+
+#[test]
+fn bud_8_an_object_that_turns_to_in_place_only_gives_its_surge_back() {
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.spec.unavailable, hub.spec.surge) = (0, 1);
+    hub.spec.target = Revision(2);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.surge).iter().sum::<u32>(), 1);
+    hub.report_old(0);
+    hub.report_old(1);
+    hub.spec.in_place_only = true;
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.surge), [0, 0]);
+    assert!(plan.conditions.iter().any(|it| matches!(it, Condition::BudgetsRefused(_))));
+}

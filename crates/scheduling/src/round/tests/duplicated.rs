@@ -229,3 +229,50 @@ fn a_policy_that_selects_no_cluster_changes_nothing_wherever_clusters_are() {
         }
     }
 }
+
+/// MOVE-3: what other clusters have too many is no right of a drain to take more at once.
+#[test]
+fn a_drain_does_not_use_up_the_scale_down_of_others() {
+    let mut hub = per_cluster();
+    (hub.spec.numbers, hub.spec.replicas) = (Numbers::Global, 5);
+    hub.rules.move_surge = 9;
+    hub.settle();
+    assert_eq!(hub.shares(|it| it.replicas), [5, 5, 5]);
+    hub.report(2, |it| (it.available, it.updated_available) = (0, 0));
+    hub.set(0, State::Draining);
+    hub.spec.replicas = 3;
+    hub.round();
+    // Two by the scale-down; five of c0 and c1 are sure then, and as many have to be.
+    assert_eq!(hub.shares(|it| it.replicas), [2, 3, 3]);
+}
+
+/// SPLIT-6: what one cluster has too many leaves, however many another lacks.
+#[test]
+fn a_scale_down_does_not_wait_for_growth_of_another_cluster_where_each_has_all() {
+    for overdue in [0, 1000] {
+        let mut hub = per_cluster();
+        (hub.spec.numbers, hub.spec.replicas) = (Numbers::Global, 5);
+        hub.rules.move_surge = 9;
+        hub.round();
+        hub.obey(0);
+        hub.obey(2);
+        hub.report(1, |it| (it.available, it.updated_available) = (3, 3));
+        hub.elapsed = overdue;
+        hub.spec.replicas = 4;
+        hub.round();
+        assert_eq!(hub.shares(|it| it.replicas), [4, 4, 4]);
+    }
+}
+
+#[test]
+fn a_policy_that_selects_no_cluster_does_not_count_on_one_that_is_lost() {
+    let mut hub = per_cluster();
+    (hub.spec.numbers, hub.spec.replicas, hub.mode) = (Numbers::Global, 9, Mode::Divided);
+    hub.settle();
+    hub.selects_none = true;
+    hub.set(0, State::Lost);
+    hub.set(1, State::Excluded);
+    hub.set(2, State::Excluded);
+    let plan = hub.round();
+    assert_eq!((plan.unplaced, plan.homeless), (3, 3));
+}

@@ -168,3 +168,83 @@ fn sc_6_pods_that_come_between_rounds_stay_old_and_the_share_says_how_many_are_n
     assert_eq!(member_partition(9, share.updated), 6);
     assert_eq!(member_partition(2, share.updated), 0);
 }
+
+/// A SidecarSet that is released in two waves, one cluster each.
+fn in_waves(pods: &[u32]) -> Hub {
+    let mut hub = matched(pods);
+    hub.waves = vec![Wave::named("first"), Wave::named("second")];
+    hub.clusters[1].wave = 1;
+    hub.spec.target = Revision(2);
+    hub
+}
+
+/// REL-3: "all" is no number to be reached.
+#[test]
+fn sc_1_waves_pass_and_gates_count_whoever_has_updated_all_that_match() {
+    let mut hub = in_waves(&[4, 4]);
+    for _ in 0..12 {
+        hub.round();
+        for index in 0..2 {
+            let given = hub.share(index).body == Revision(2);
+            count(&mut hub, index, 4, if given { 4 } else { 0 });
+        }
+    }
+    assert_eq!(hub.ledger.stable, Revision(2));
+
+    let mut hub = matched(&[4, 4]);
+    hub.spec.target = Revision(2);
+    hub.rules.gate = Gate { max_failed: 1, ..Gate::default() };
+    hub.round();
+    count(&mut hub, 0, 4, 4);
+    count(&mut hub, 1, 4, 1);
+    hub.round();
+    count(&mut hub, 0, 4, 4);
+    count(&mut hub, 1, 4, 1);
+    hub.elapsed = 601;
+    hub.round();
+    assert_eq!(hub.ledger.paused, None);
+}
+
+#[test]
+fn sc_7_pods_that_no_update_can_reach_keep_no_later_wave_closed() {
+    let mut hub = in_waves(&[10, 4]);
+    hub.spec.partition = 9;
+    hub.spec.unavailable = 9;
+    for _ in 0..6 {
+        for (index, unselected) in [8, 0].into_iter().enumerate() {
+            let pods = [10, 4][index];
+            let share = hub.share(index);
+            let updated = if share.body == Revision(2) { share.updated.min(pods) } else { 0 };
+            count_selected(&mut hub, index, pods, updated, unselected);
+        }
+        hub.round();
+    }
+    assert_eq!(hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 }), [2, 3]);
+}
+
+#[test]
+fn sc_2_what_a_cluster_that_is_away_was_given_counts_for_no_more_than_it_matched() {
+    // One that had "all" and is not heard any more, when the partition is raised.
+    let mut hub = in_waves(&[4, 4]);
+    hub.round();
+    count(&mut hub, 0, 4, 4);
+    hub.set(0, State::Offline);
+    hub.spec.partition = 1;
+    for _ in 0..4 {
+        hub.round();
+        let updated = if hub.share(1).body == Revision(2) { hub.share(1).updated.min(4) } else { 0 };
+        count(&mut hub, 1, 4, updated);
+    }
+    assert_eq!(hub.share(1).updated, 3);
+    // One that is lost matches nothing that is counted.
+    let mut hub = matched(&[4, 4]);
+    hub.spec.target = Revision(2);
+    hub.spec.partition = 6;
+    hub.round();
+    count(&mut hub, 0, 4, 1);
+    count(&mut hub, 1, 4, 1);
+    hub.set(0, State::Lost);
+    hub.spec.partition = 2;
+    hub.round();
+    assert_eq!(hub.share(1).updated, 2);
+}

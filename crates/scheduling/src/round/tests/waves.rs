@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     numbers::IntOrPercent,
-    release::{Approval, Approved, OnFailure, Paused},
+    release::{Approval, Approved, OnFailure, Paused, Stage},
 };
 
 fn waves(hub: &mut Hub, of: &[usize]) {
@@ -468,4 +468,79 @@ fn rel_11_pods_that_cannot_be_heard_are_not_counted_as_ready() {
     hub.set(0, State::Ready);
     hub.round();
     assert_eq!(hub.ledger.pre_download, Some(Revision(2)));
+}
+
+/// REL-3: replicas that are added are no reason to soak anew; an autoscaler would hold a release for ever.
+#[test]
+fn rel_3_a_scale_up_does_not_start_the_soak_anew() {
+    let mut hub = Hub::at_rest(2, 4);
+    waves(&mut hub, &[0, 1]);
+    hub.waves[0].soak = 60;
+    hub.spec.unavailable = 8;
+    pass(&mut hub, 3, 0);
+    pass(&mut hub, 1, 50);
+    let soaked = |hub: &Hub| hub.ledger.release.as_ref().map_or(0, |it| it.soaked);
+    assert_eq!(soaked(&hub), 50);
+    hub.spec.replicas = 9;
+    pass(&mut hub, 2, 0);
+    assert_eq!(soaked(&hub), 50);
+    for turn in 0..20 {
+        hub.spec.replicas = 8 + turn % 2;
+        pass(&mut hub, 3, 8);
+    }
+    assert_eq!(hub.ledger.stable, Revision(2));
+}
+
+/// REL-2, REV-7: a cluster that waits until all of it may be new can take none of the pods that are due.
+#[test]
+fn rel_2_a_cluster_that_cannot_seed_does_not_keep_later_waves_closed() {
+    let mut hub = Hub::at_rest(2, 4);
+    hub.clusters[0].seeding = Seeding::Unable;
+    waves(&mut hub, &[0, 1]);
+    hub.spec.partition = 7;
+    pass(&mut hub, 6, 0);
+    let updated = hub.shares(|it| if it.body == Revision(2) { it.updated } else { 0 });
+    assert_eq!(updated, [0, 1]);
+}
+
+/// REL-6: a cluster without replicas opens no wave that has soaked.
+#[test]
+fn rel_6_a_cluster_that_joins_without_replicas_opens_no_wave_again() {
+    let mut hub = Hub::at_rest(2, 2);
+    waves(&mut hub, &[0, 1]);
+    hub.waves[0].soak = 60;
+    hub.spec.partition = 2;
+    pass(&mut hub, 4, 60);
+    let stage = |hub: &Hub| hub.ledger.release.as_ref().map(|it| it.stage);
+    assert_eq!(stage(&hub), Some(Stage::Over));
+    hub.join();
+    hub.clusters[2].candidate.max = Some(0);
+    pass(&mut hub, 2, 0);
+    assert_eq!(stage(&hub), Some(Stage::Over));
+}
+
+#[test]
+fn a_stored_release_without_waves_is_no_reason_to_panic() {
+    let mut hub = Hub::at_rest(2, 2);
+    (hub.mode, hub.spec.numbers) = (Mode::Duplicated, Numbers::PerCluster);
+    waves(&mut hub, &[0, 1]);
+    hub.round();
+    if let Some(release) = &mut hub.ledger.release {
+        release.waves.clear();
+    }
+    hub.settle();
+    assert_eq!(bodies(&hub), [2, 2]);
+}
+
+#[test]
+fn a_rollback_is_told_as_one() {
+    let mut hub = Hub::at_rest(2, 3);
+    waves(&mut hub, &[0, 1]);
+    hub.waves[0].gate = Gate { max_failing_pods: 0, on_failure: OnFailure::Rollback, ..Gate::default() };
+    hub.round();
+    hub.report(0, |it| (it.updated_available, it.available, it.failing) = (0, 2, 1));
+    let plan = hub.round();
+    let told: String = plan.decisions.iter().map(|it| format!("{}; ", it.why)).collect();
+    assert!(told.contains("rolled back") && !told.contains("superseded"), "{told}");
+    assert!(!words(&plan.conditions).contains("failing"), "{:?}", plan.conditions);
 }
