@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Node;
 use kruise_core::api::node_image::v1beta1::NodeImage;
 use kube::{Api, ResourceExt, api::ListParams};
@@ -19,6 +19,7 @@ use crate::{
     access::{self, Temporary},
     agent::{self, NAMESPACE},
     eventually,
+    processes::{self, Frozen},
 };
 
 /// One node of the cluster, as the machine that runs the tests sees it.
@@ -34,15 +35,15 @@ impl Place {
     /// Kills the node's containerd; the node starts it again.
     pub fn kill_runtime(&self) -> Result<()> {
         let config = self.folder.join("containerd.toml");
-        let is_it = |pid: &str| {
-            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            command.split(|it| *it == 0).any(|it| it == config.as_os_str().as_encoded_bytes())
-        };
-        let pids = std::fs::read_dir("/proc")?.filter_map(|it| it.ok()?.file_name().into_string().ok());
-        let pid = pids.into_iter().find(|it| is_it(it)).context("containerd runs")?;
-        let status = Command::new("kill").args(["-KILL", &pid]).status()?;
-        anyhow::ensure!(status.success(), "containerd {pid} cannot be killed");
-        Ok(())
+        let pid = processes::with_argument(config.as_os_str()).context("containerd runs")?;
+        processes::signal("KILL", &pid)
+    }
+
+    /// Stops the process that looks after a running container: the runtime still answers, and cannot stop it any more.
+    pub fn freeze_keeper(&self, container: &str) -> Result<Frozen> {
+        let id = container.rsplit('/').next().unwrap_or_default();
+        let keeper = processes::keeper(id).with_context(|| format!("nothing looks after {container}"))?;
+        Frozen::new(keeper)
     }
 }
 
@@ -75,9 +76,7 @@ impl Running {
 
     /// Kills it as the kernel would: it cannot do anything about it.
     fn kill(&self) -> Result<()> {
-        let status = Command::new("kill").args(["-KILL", &self.pid]).status()?;
-        ensure!(status.success(), "{} cannot be killed", self.pid);
-        Ok(())
+        processes::signal("KILL", &self.pid)
     }
 }
 
@@ -203,6 +202,11 @@ impl Duties {
         self.launch_daemon(&place.name, place, &["--max-workers-for-pull-image=-1"])
     }
 
+    /// Starts the daemon of a node with more flags.
+    pub fn start_daemon_with(&self, place: &Place, flags: &[&str]) -> Result<()> {
+        self.launch_daemon(&place.name, place, flags)
+    }
+
     /// Starts a daemon that believes to be on `node`, with the runtime of another.
     pub fn start_daemon_as(&self, node: &str, place: &Place) -> Result<()> {
         self.launch_daemon(node, place, &[])
@@ -225,6 +229,12 @@ impl Duties {
         let mut running = self.running();
         let at = running.iter().position(|it| it.0 == place.name).context("the daemon runs")?;
         running.remove(at).1.kill()
+    }
+
+    /// Starts the manager anew, as a node does with one that ended.
+    pub fn restart_manager(&self) -> Result<()> {
+        self.running().retain(|it| it.0 != MANAGER);
+        self.start_manager()
     }
 
     /// The process id of a node's daemon.

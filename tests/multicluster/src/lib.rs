@@ -7,6 +7,7 @@ pub mod access;
 pub mod agent;
 pub mod balancer;
 pub mod duties;
+pub mod processes;
 pub mod proxy;
 pub mod registry;
 pub mod stage;

@@ -1,27 +1,22 @@
 //! Daemons that die, and objects that make no sense.
 
+use std::{ffi::OsString, time::Duration};
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
-use multicluster::{duties::Place, eventually};
+use multicluster::{eventually, processes};
 use serde_json::{Value, json};
 
 use crate::support::{Stage, containers};
 
-/// The last node: the fault tests share it, so they take turns.
-async fn last(stage: &Stage) -> Result<(Place, tokio::sync::MutexGuard<'static, ()>)> {
-    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    let guard = TURN.lock().await;
-    Ok((stage.duties.places.last().context("there is a node")?.clone(), guard))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_killed_during_a_download_finishes_it_after_its_start() -> Result<()> {
     let stage = Stage::set().await?;
-    let (place, _turn) = last(&stage).await?;
+    let (place, _turn) = stage.last().await?;
     let only = json!({"selector": {"names": [place.name]}, "pullPolicy": {"backoffLimit": 20}});
     stage.job("killed", &stage.registry.image("late/killed", "1"), only).await?;
     eventually("the download has begun", async || {
@@ -40,7 +35,7 @@ async fn a_daemon_killed_during_a_download_finishes_it_after_its_start() -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_killed_during_a_restart_finishes_it_and_the_pod_returns_to_rotation() -> Result<()> {
     let stage = Stage::set().await?;
-    let (place, _turn) = last(&stage).await?;
+    let (place, _turn) = stage.last().await?;
     let spec = json!({
         "nodeName": place.name,
         "terminationGracePeriodSeconds": 20,
@@ -68,7 +63,7 @@ async fn a_daemon_killed_during_a_restart_finishes_it_and_the_pod_returns_to_rot
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_in_a_node_image_fails_alone_and_others_are_downloaded() -> Result<()> {
     let stage = Stage::set().await?;
-    let (place, _turn) = last(&stage).await?;
+    let (place, _turn) = stage.last().await?;
     let name = format!("{}/open/sense", stage.registry.host);
     let limits = json!({"timeoutSeconds": -7, "backoffLimit": 0, "ttlSecondsAfterFinished": 3000});
     // A moment ago: what was asked for long ago and never answered is given up by the controller.
@@ -101,7 +96,7 @@ async fn nonsense_in_a_node_image_fails_alone_and_others_are_downloaded() -> Res
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_restarts_delays_downloads_and_restarts_and_no_more() -> Result<()> {
     let stage = Stage::set().await?;
-    let (place, _turn) = last(&stage).await?;
+    let (place, _turn) = stage.last().await?;
     let spec = json!({"nodeName": place.name, "containers": [{"name": "app", "image": "lab/sleep:1"}]});
     stage.pod("web", spec).await?;
     let only = json!({"selector": {"names": [place.name]}, "pullPolicy": {"backoffLimit": 20}});
@@ -117,5 +112,59 @@ async fn a_runtime_that_restarts_delays_downloads_and_restarts_and_no_more() -> 
     assert_eq!((status.succeeded, status.failed), (1, 0), "{status:?}");
     assert_eq!(stage.completed("again").await?.status.context("it has one")?.message, "");
     assert_eq!(containers(&stage.running("web").await?)[0].1, 1, "restarted once");
+    stage.end().await
+}
+
+/// How long the API server is away.
+const AWAY: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_is_away_for_a_minute_delays_work_and_no_more() -> Result<()> {
+    let stage = Stage::alone().await?;
+    let (place, _turn) = stage.last().await?;
+    let spec = json!({
+        "nodeName": place.name,
+        "terminationGracePeriodSeconds": 20,
+        "readinessGates": [{"conditionType": "KruisePodReady"}],
+        "containers": [{
+            "name": "app", "image": "lab/sleep:1",
+            "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> /tmp/steps; sleep 5"]}}},
+        }],
+    });
+    stage.pod("web", spec).await?;
+    stage.in_rotation("web").await?;
+    let only = json!({"selector": {"names": [place.name]}, "pullPolicy": {"backoffLimit": 20}});
+    stage.job("away", &stage.registry.image("late/away", "1"), only).await?;
+    stage.request("away", "web", &["app"], json!({"strategy": {"unreadyGracePeriodSeconds": 1}})).await?;
+    eventually("the hook runs and the download was tried", async || {
+        let has_begun = stage.exec("web", "app", &["cat", "/tmp/steps"]).is_ok();
+        Ok((has_begun && stage.registry.manifests("late/away") > 0).then_some(()))
+    })
+    .await?;
+    let port = stage.cluster.config().await?.cluster_url.port_u16().context("it has a port")?;
+    let server = processes::with_argument(&OsString::from(format!("--secure-port={port}")));
+    let frozen = processes::Frozen::new(server.context("the API server is a process of this machine")?)?;
+    stage.registry.publish("late/away");
+    tokio::time::sleep(AWAY).await;
+    assert_eq!(stage.registry.layers("late/away"), 1, "the node went on without the API server");
+    drop(frozen);
+    // It has lost its lease and ended, as it must.
+    stage.duties.restart_manager()?;
+
+    let status = stage.finished("away").await?.status.context("it has one")?;
+    assert_eq!((status.succeeded, status.failed), (1, 0), "{status:?}");
+    assert_eq!(stage.registry.layers("late/away"), 1, "downloaded once");
+    let status = stage.completed("away").await?.status.context("it has one")?;
+    assert_eq!(status.message, "", "{status:?}");
+    assert_eq!(containers(&stage.in_rotation("web").await?)[0].1, 1, "restarted once");
+    eventually("admission is back", async || {
+        let job = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob", "metadata": {"name": "dry"},
+            "spec": {"image": "lab/web:1", "completionPolicy": {}},
+        });
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        Ok(stage.jobs().create(&dry, &serde_json::from_value(job)?).await.ok().map(drop))
+    })
+    .await?;
     stage.end().await
 }

@@ -9,11 +9,27 @@ use kruise_core::api::{
     node_image::v1beta1::NodeImage,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
-use multicluster::{Cluster, cluster, duties::Duties, eventually, registry::Registry};
+use multicluster::{
+    Cluster, cluster,
+    duties::{Duties, Place},
+    eventually,
+    registry::Registry,
+};
 use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Tests run side by side, but for those that take the API server away from all of them.
+static QUIET: RwLock<()> = RwLock::const_new(());
+
+/// The right to be on stage.
+enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
 
 /// A cluster with the duties running, a namespace and a registry of the test's own.
 pub(crate) struct Stage {
+    _turn: Turn,
     pub(crate) cluster: Cluster,
     pub(crate) client: Client,
     pub(crate) duties: Arc<Duties>,
@@ -23,6 +39,15 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Result<Self> {
+        Self::with(Turn::Shared { _guard: QUIET.read().await }).await
+    }
+
+    /// A stage while there is no other.
+    pub(crate) async fn alone() -> Result<Self> {
+        Self::with(Turn::Alone { _guard: QUIET.write().await }).await
+    }
+
+    async fn with(turn: Turn) -> Result<Self> {
         let cluster = cluster("m1");
         let duties = Duties::of(&cluster).await?;
         let folders: Vec<_> = duties.places.iter().map(|it| it.folder.clone()).collect();
@@ -32,7 +57,15 @@ impl Stage {
             registry: Registry::start(&folders).await?,
             duties,
             cluster,
+            _turn: turn,
         })
+    }
+
+    /// The last node, for tests that do something to it or its daemon: they take turns.
+    pub(crate) async fn last(&self) -> Result<(Place, MutexGuard<'static, ()>)> {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let guard = TURN.lock().await;
+        Ok((self.duties.places.last().context("there is a node")?.clone(), guard))
     }
 
     pub(crate) fn nodes(&self) -> usize {

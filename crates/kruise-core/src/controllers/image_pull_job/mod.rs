@@ -300,6 +300,9 @@ impl Reconcile for Jobs {
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
         let Some(mut job) = self.caches.jobs.get(&key) else { return Ok(Next::Change) };
         if !is_open(&job) {
+            if let Some(left) = secrets::kept_for(&job, self.clock.now()) {
+                return Ok(Next::After(left));
+            }
             self.finalize(&job).await?;
             return match job.metadata.deletion_timestamp {
                 Some(_) => Ok(Next::Change),

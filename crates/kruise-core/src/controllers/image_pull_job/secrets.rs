@@ -3,11 +3,22 @@
 //! Daemons may read one namespace only, so secrets of jobs are copied there. One copy serves every job that names the
 //! same secret; the jobs are listed on it, and it goes with the last of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::{api::image_pull_job::keys, runtime::key::Key};
+use crate::{
+    api::image_pull_job::{keys, v1beta1::ImagePullJob},
+    runtime::key::Key,
+};
+
+/// For how many seconds a finished job still uses its copies. Jobs with the same secrets often follow each other, and
+/// where the image is on the nodes already a job is over before anyone who looks once a second has seen a copy.
+const KEPT: i64 = 5;
 
 /// A copy, as far as its metadata tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +56,19 @@ pub struct Claims {
     pub wanted: BTreeMap<String, Option<Copy>>,
     /// Copies that the job uses and no longer needs.
     pub release: Vec<Copy>,
+}
+
+/// How much longer a job that is over uses its copies.
+pub fn kept_for(job: &ImagePullJob, now: Timestamp) -> Option<Duration> {
+    let template = &job.spec.template;
+    if job.metadata.deletion_timestamp.is_some() || template.pull_secrets.is_empty() {
+        return None;
+    }
+    let over = job.status.as_ref().and_then(|it| it.completion_time.as_ref())?.0;
+    // No longer than the job itself is there.
+    let own = template.completion_policy.ttl_seconds_after_finished.map_or(KEPT, i64::from);
+    let left = SignedDuration::from_secs(own.min(KEPT)) - now.duration_since(over);
+    Duration::try_from(left).ok().filter(|it| !it.is_zero())
 }
 
 /// Sorts copies out for the job `job` that wants `sources`, both as `namespace/name`; none if it is over.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     assign::{assign, parallelism},
     progress::{Observed, Progress, progress},
+    secrets::kept_for,
 };
 use crate::api::{
     image_pull_job::v1beta1::ImagePullJob,
@@ -135,6 +136,30 @@ fn the_deadline_ends_a_job_and_counts_each_node_once() {
     assert_eq!(look(&late, &nodes, vec![], 100).left, Some(Duration::from_secs(200)));
     let done = look(&late, &nodes[2..], vec![], 600);
     assert_eq!(done.status.message, "job has completed", "what is done in time is not late");
+}
+
+#[test]
+fn a_finished_job_keeps_its_copies_for_a_moment_and_a_deleted_one_does_not() {
+    let over = |change: Value| {
+        let mut it = json!({
+            "spec": {"pullSecrets": ["s"]}, "status": {"desired": 1, "completionTime": at(100).to_string()},
+        });
+        json_patch::merge(&mut it, &change);
+        job(it)
+    };
+    let seconds = |it: &ImagePullJob, now: i64| kept_for(it, at(now)).map(|it| it.as_secs());
+    let done = over(json!({}));
+    assert_eq!((seconds(&done, 100), seconds(&done, 104), seconds(&done, 105)), (Some(5), Some(1), None));
+    let short = over(json!({"spec": {"completionPolicy": {"ttlSecondsAfterFinished": 2}}}));
+    assert_eq!(
+        (seconds(&short, 101), seconds(&short, 102)),
+        (Some(1), None),
+        "no longer than the job itself"
+    );
+    let deleted = over(json!({"metadata": {"deletionTimestamp": at(101).to_string()}}));
+    assert_eq!(seconds(&deleted, 101), None);
+    let public = over(json!({"spec": {"pullSecrets": null}}));
+    assert_eq!(seconds(&public, 100), None, "there is nothing to keep");
 }
 
 #[test]
