@@ -123,6 +123,16 @@ impl Triggers {
         }
     }
 
+    /// Wakes the controller for every object of `cache`: those that are there now, which is all of them on a replica that
+    /// takes over, and each one that changes or goes from now on.
+    pub fn follow_all<K: Cached>(&self, cache: &Cache<K>) {
+        let triggers = self.clone();
+        cache.on_change(move |change| triggers.now(change.key()));
+        for object in cache.all() {
+            self.now(Key::of(&*object));
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue<Key>> {
         // The queue's operations do not panic half-way; a poisoned lock would stop the controller for nothing.
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)

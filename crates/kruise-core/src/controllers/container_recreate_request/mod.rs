@@ -64,8 +64,7 @@ pub fn controller(
     settings: Settings,
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
-    let wake = triggers.clone();
-    requests.on_change(move |change| wake.now(change.key()));
+    triggers.follow_all(requests);
     let (wake, known) = (triggers.clone(), requests.clone());
     pods.on_change(move |change| {
         for key in requests_of(change, &known) {

@@ -56,8 +56,7 @@ pub fn controller(
     settings: Settings,
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
-    let wake = triggers.clone();
-    lists.on_change(move |change| wake.now(change.key()));
+    triggers.follow_all(lists);
     let (wake, known) = (triggers.clone(), lists.clone());
     jobs.on_change(move |change| {
         let Some(job) = change.after.as_ref().or(change.before.as_ref()) else { return };

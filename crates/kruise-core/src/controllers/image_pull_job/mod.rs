@@ -149,8 +149,7 @@ pub fn controller(
 }
 
 fn listen(caches: &Caches, triggers: &Triggers) {
-    let wake = triggers.clone();
-    caches.jobs.on_change(move |change| wake.now(change.key()));
+    triggers.follow_all(&caches.jobs);
     let (wake, jobs) = (triggers.clone(), caches.jobs.clone());
     caches.node_images.on_change(move |change| {
         let what = NodeChange::of(change);

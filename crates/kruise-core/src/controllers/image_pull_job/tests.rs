@@ -3,16 +3,26 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::{
+    Caches,
     assign::{assign, parallelism},
     progress::{Observed, Progress, progress},
     secrets::kept_for,
 };
-use crate::api::{
-    image_pull_job::v1beta1::ImagePullJob,
-    node_image::v1beta1::{ImageSpec, NodeImage, ReferenceObject},
+use crate::{
+    api::{
+        image_pull_job::v1beta1::ImagePullJob,
+        node_image::v1beta1::{ImageSpec, NodeImage, ReferenceObject},
+    },
+    runtime::{
+        cache::{Cache, Cached},
+        clock::Clock,
+        controller::Triggers,
+        metrics::Metrics,
+    },
 };
 
 fn at(second: i64) -> Timestamp {
@@ -248,4 +258,18 @@ fn parallelism_is_one_unless_said_and_nonsense_pauses() {
     let with = |it: Value| parallelism(&job(json!({"spec": {"parallelism": it}})));
     assert_eq!((with(Value::Null), with(json!(4)), with(json!("3")), with(json!(0))), (1, 4, 3, 0));
     assert_eq!((with(json!("50%")), with(json!(-2))), (0, 0));
+}
+
+#[test]
+fn a_manager_that_takes_over_looks_at_the_jobs_that_are_there() {
+    fn cache<K: Cached>() -> Cache<K> {
+        Cache::new("any", Clock::system(), Metrics::default())
+    }
+    let caches = Caches { jobs: cache(), node_images: cache(), pods: cache(), secrets: cache() };
+    // A replica fills its caches long before it leads and has controllers.
+    let there = job(json!({"metadata": {"resourceVersion": "1"}}));
+    [Event::Init, Event::InitApply(there), Event::InitDone].map(|it| caches.jobs.watched(it));
+    let triggers = Triggers::new(Clock::system());
+    super::listen(&caches, &triggers);
+    assert_eq!(format!("{triggers:?}"), "Triggers { waiting: 1 }");
 }

@@ -97,8 +97,10 @@ pub fn controller(
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
     let Caches { nodes, node_images, jobs, secrets, jobs_in: _, secrets_in: _ } = caches.clone();
-    let wake = triggers.clone();
-    node_images.on_change(move |change| wake.now(change.key()));
+    triggers.follow_all(&node_images);
+    for node in nodes.all() {
+        triggers.now(Key::of(&*node));
+    }
     let (wake, known) = (triggers.clone(), node_images.clone());
     nodes.on_change(move |change| {
         // Heartbeats change nothing that matters here.
