@@ -305,7 +305,7 @@ fn read_status(call: &'static str, deadline: Option<Duration>, status: &tonic::S
 }
 
 /// An error and what caused it, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(in crate::daemon) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(it) = cause {
@@ -361,6 +361,11 @@ mod tests {
         let error = Client::connect(Path::new("/nonexistent/cri.sock")).await.unwrap_err();
         assert!(matches!(error, Unusable::Connect { .. }));
         assert_eq!(error.to_string(), "cannot connect to /nonexistent/cri.sock");
+        let told = with_causes(&error);
+        assert!(
+            told.starts_with("cannot connect to /nonexistent/cri.sock: No such file or directory"),
+            "{told}"
+        );
     }
 
     #[test]
