@@ -37,24 +37,63 @@ pub fn ready_at(pod: &PodLite) -> Option<Timestamp> {
     ready.last_transition_time.as_ref().map(|it| it.0)
 }
 
-/// Whether the pod runs, has been ready for more than `min_ready_seconds`, and no in-place update is on its way into it.
-pub fn is_ready_for(pod: &PodLite, min_ready_seconds: i32, now: Timestamp) -> bool {
-    serves(pod) && (min_ready_seconds <= 0 || counts_from(pod, min_ready_seconds).is_some_and(|it| it < now))
+/// What tells whether a pod is ready and available, at whatever time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Ready in our sense at this moment, however long it has been.
+    serves: bool,
+    /// In no lifecycle step.
+    is_settled: bool,
+    ready_at: Option<Timestamp>,
 }
 
-/// Whether the pod counts as available: [`is_ready_for`], and its lifecycle is not about to change it.
-pub fn is_available(pod: &PodLite, min_ready_seconds: i32, now: Timestamp) -> bool {
-    is_settled(pod) && is_ready_for(pod, min_ready_seconds, now)
-}
-
-/// How long until the pod becomes available by the passing of time alone. `None` if it already is, and if something
-/// else has to happen first.
-pub fn available_in(pod: &PodLite, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
-    if !is_settled(pod) || !serves(pod) || is_ready_for(pod, min_ready_seconds, now) {
-        return None;
+impl Standing {
+    /// How `pod` stands.
+    pub fn of(pod: &PodLite) -> Self {
+        Self { serves: serves(pod), is_settled: is_settled(pod), ready_at: ready_at(pod) }
     }
-    let wait = counts_from(pod, min_ready_seconds)?.duration_since(now) + JUST_AFTER;
-    wait.try_into().ok()
+
+    /// Whether the pod runs, has been ready for more than `min_ready_seconds`, and no in-place update is on its way into
+    /// it.
+    pub fn is_ready_for(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        let is_old_enough = || self.counts_from(min_ready_seconds).is_some_and(|it| it < now);
+        self.serves && (min_ready_seconds <= 0 || is_old_enough())
+    }
+
+    /// Whether the pod counts as available: [`Self::is_ready_for`], and its lifecycle is not about to change it.
+    pub fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        self.is_settled && self.is_ready_for(min_ready_seconds, now)
+    }
+
+    /// How long until the pod becomes available by the passing of time alone. `None` if it already is, and if something
+    /// else has to happen first.
+    pub fn available_in(&self, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+        if !self.is_settled || !self.serves || self.is_ready_for(min_ready_seconds, now) {
+            return None;
+        }
+        let wait = self.counts_from(min_ready_seconds)?.duration_since(now) + JUST_AFTER;
+        wait.try_into().ok()
+    }
+
+    /// The moment after which the pod has been ready long enough.
+    fn counts_from(&self, min_ready_seconds: i32) -> Option<Timestamp> {
+        self.ready_at?.checked_add(SignedDuration::from_secs(min_ready_seconds.into())).ok()
+    }
+}
+
+/// [`Standing::is_ready_for`] of `pod`.
+pub fn is_ready_for(pod: &PodLite, min_ready_seconds: i32, now: Timestamp) -> bool {
+    Standing::of(pod).is_ready_for(min_ready_seconds, now)
+}
+
+/// [`Standing::is_available`] of `pod`.
+pub fn is_available(pod: &PodLite, min_ready_seconds: i32, now: Timestamp) -> bool {
+    Standing::of(pod).is_available(min_ready_seconds, now)
+}
+
+/// [`Standing::available_in`] of `pod`.
+pub fn available_in(pod: &PodLite, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+    Standing::of(pod).available_in(min_ready_seconds, now)
 }
 
 /// Whether the pod was made from this revision. Pods carry its full name or only the hash.
@@ -85,11 +124,6 @@ fn serves(pod: &PodLite) -> bool {
 
 fn is_settled(pod: &PodLite) -> bool {
     pod.labels().get(keys::LIFECYCLE_STATE).is_none_or(|it| it.is_empty() || it == NORMAL)
-}
-
-/// The moment after which the pod has been ready long enough.
-fn counts_from(pod: &PodLite, min_ready_seconds: i32) -> Option<Timestamp> {
-    ready_at(pod)?.checked_add(SignedDuration::from_secs(min_ready_seconds.into())).ok()
 }
 
 #[cfg(test)]

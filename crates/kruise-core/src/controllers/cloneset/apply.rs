@@ -292,7 +292,7 @@ pub async fn tidy_claims(ctx: &Context, cloneset: &CloneSet, observed: &mut Obse
         return outcome;
     }
     let claims: Vec<_> = observed.claims.iter().map(|it| &**it).collect();
-    let active: Vec<_> = observed.active.iter().map(|it| &**it).collect();
+    let active: Vec<_> = observed.pods.active().map(|it| &**it.pod).collect();
     let inactive: Vec<_> = observed.inactive.iter().map(|it| &**it).collect();
     let fates = claims::without_reuse(&claims, &active, &inactive, &observed.doubts.created, INSTANCE_ID);
     let writer = &ctx.writers.claims;

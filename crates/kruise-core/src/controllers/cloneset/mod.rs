@@ -1,6 +1,6 @@
 //! CloneSet: interchangeable pods (spec/cloneset.md).
 //!
-//! One reconcile reads the caches ([`observe`]), settles the revisions ([`revisions`]), plans ([`plan`]), carries the
+//! One reconcile reads the caches ([`observe`], through what [`sights`] keeps), settles the revisions ([`revisions`]), plans ([`plan`]), carries the
 //! plan out ([`apply`]) and reports ([`status`]). Everything worth a decision is in `plan` and `status`.
 
 pub mod apply;
@@ -8,6 +8,7 @@ pub mod observe;
 pub mod plan;
 pub mod predownload;
 pub mod revisions;
+pub mod sights;
 pub mod status;
 pub mod wake;
 
@@ -28,11 +29,10 @@ use crate::{
     controllers::cloneset::{
         apply::Outcome,
         observe::Observed,
-        plan::{Fact, Options, Plan, Version, World, limits::Limits},
+        plan::{Fact, Options, Plan, Version, World, glance::Glanced, limits::Limits},
         revisions::Opened,
         status::{Trouble, Troubles},
     },
-    pod::state,
     runtime::{
         cache::{Cache, claim::ClaimLite, node::NodeLite, pod::PodLite, revision::RevisionLite},
         client::Error,
@@ -153,7 +153,8 @@ impl Reconcile for CloneSets {
     }
 }
 
-/// How long a CloneSet is left alone after a look at it, for each of its pods. A look costs about a microsecond per pod.
+/// How long a CloneSet is left alone after a look at it, for each of its pods. A look itself is cheap, but each that finds
+/// something new writes a status.
 const REST_PER_POD: Duration = Duration::from_micros(20);
 
 /// Nobody notices a second.
@@ -169,7 +170,7 @@ impl Context {
         if cloneset.metadata.deletion_timestamp.is_some() {
             return self.watch_it_go(stored, cloneset, selector).await;
         }
-        let mut observed = observe::observe(cloneset, selector, &self.caches);
+        let mut observed = observe::observe(cloneset, selector, &self.caches, &self.opened.sights);
         let mut pass = Pass::default();
         pass.take(apply::release(self, cloneset, &observed).await);
         pass.take(apply::tidy_claims(self, cloneset, &mut observed).await);
@@ -184,9 +185,10 @@ impl Context {
             Err(source) => return Err(Failure { source, look_again: None }),
         };
         let limits = Limits::of(&cloneset.spec);
-        let mut world = self.world(cloneset, &observed, &settled.update, &settled.current);
+        let active = observed.active();
+        let mut world = self.world(cloneset, &observed, &active, &settled.update, &settled.current);
         world.history = &settled.history;
-        let nodes = observe::nodes(&world, &self.caches);
+        let nodes = observe::nodes(&world, &limits, &self.caches);
         world.nodes = &nodes;
         self.download_ahead(&world, &settled).await;
         let facts = plan::facts(&world, &limits);
@@ -219,12 +221,13 @@ impl Context {
         cloneset: &CloneSet,
         selector: &Selector,
     ) -> Result<Next, Failure> {
-        let observed = observe::observe(cloneset, selector, &self.caches);
+        let observed = observe::observe(cloneset, selector, &self.caches, &self.opened.sights);
+        let active = observed.active();
         let status = cloneset.status.clone().unwrap_or_default();
         let limits = Limits::of(&cloneset.spec);
         // The revisions themselves may be gone already.
         let [update, current] = [status.update_revision, status.current_revision].map(Version::named);
-        let world = self.world(cloneset, &observed, &update, &current);
+        let world = self.world(cloneset, &observed, &active, &update, &current);
         let facts = plan::facts(&world, &limits);
         let untried = Troubles { scale: Trouble::Untried, update: Trouble::Untried };
         let collisions = status.collision_count.unwrap_or_default();
@@ -238,13 +241,14 @@ impl Context {
         &self,
         cloneset: &'a CloneSet,
         observed: &'a Observed,
+        active: &'a [Glanced<'a>],
         update: &'a Version,
         current: &'a Version,
     ) -> World<'a> {
         static NO_NODES: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
         World {
             cloneset,
-            active: &observed.active,
+            active,
             inactive: &observed.inactive,
             claims: &observed.claims,
             update,
@@ -346,5 +350,5 @@ impl Pass {
 /// How long until the next ready pod becomes available.
 fn soonest_available(facts: &[Fact<'_>], limits: &Limits, world: &World<'_>) -> Option<Duration> {
     let waiting = facts.iter().filter(|it| it.is_ready && !it.is_available);
-    waiting.filter_map(|it| state::available_in(it.pod, limits.min_ready_seconds, world.now)).min()
+    waiting.filter_map(|it| it.available_in(limits, world.now)).min()
 }

@@ -5,15 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use kube::core::{Selector, SelectorExt};
+use kube::core::Selector;
 
 use super::{
     Caches,
-    plan::{Doubts, World, scale::spread_keys},
+    plan::{Doubts, World, glance::Glanced, limits::Limits, scale::spread_keys},
+    sights::{Group, Kept, Sights},
 };
 use crate::{
     api::cloneset::{keys::INSTANCE_ID, v1beta1::CloneSet},
-    pod::{build, state},
+    pod::build,
     runtime::{
         cache::{claim::ClaimLite, pod::PodLite, revision::RevisionLite},
         key::{Key, controller_uid, uid},
@@ -24,8 +25,8 @@ use crate::{
 /// One read of the world.
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// Pods that count.
-    pub active: Vec<Arc<PodLite>>,
+    /// All pods of ours, and what was read off them.
+    pub pods: Sights,
     /// Pods that have ended or are on their way out.
     pub inactive: Vec<Arc<PodLite>>,
     /// Pods of ours whose labels do not match any more.
@@ -40,8 +41,15 @@ pub struct Observed {
     pub doubts: Doubts,
 }
 
+impl Observed {
+    /// Pods that count.
+    pub fn active(&self) -> Vec<Glanced<'_>> {
+        self.pods.active().collect()
+    }
+}
+
 /// Reads what there is about `cloneset`.
-pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches) -> Observed {
+pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches, kept: &Kept) -> Observed {
     let owner = uid(cloneset);
     let key = Key::of(cloneset);
     let mut observed = Observed {
@@ -57,14 +65,15 @@ pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches) -> Obs
     };
     let ids = observed.claims.iter().filter_map(|it| it.labels().get(INSTANCE_ID));
     observed.occupied = ids.filter(is_taken).cloned().collect();
-    for pod in caches.pods.owned_by(owner) {
-        let group = match (state::is_active(&pod), selector.matches(pod.labels())) {
-            (true, true) => &mut observed.active,
-            (true, false) => &mut observed.strayed,
-            (false, _) => &mut observed.inactive,
-        };
-        group.push(pod);
+    let pods = kept.look(owner, &cloneset.spec.selector, selector, caches.pods.rows_of(owner));
+    for (group, it) in pods.all() {
+        match group {
+            Group::Active => {}
+            Group::Inactive => observed.inactive.push(it.pod.clone()),
+            Group::Strayed => observed.strayed.push(it.pod.clone()),
+        }
     }
+    observed.pods = pods;
     observed
 }
 
@@ -83,12 +92,18 @@ fn doubts(owner: &str, name: &str, caches: &Caches) -> Doubts {
     doubts
 }
 
-/// Labels of the nodes that pods are on, where the template asks for spreading.
-pub fn nodes(world: &World<'_>, caches: &Caches) -> BTreeMap<String, BTreeMap<String, String>> {
-    if spread_keys(world).is_empty() {
+/// Labels of the nodes that pods are on, where the template asks for spreading and there are too many pods.
+pub fn nodes(
+    world: &World<'_>,
+    limits: &Limits,
+    caches: &Caches,
+) -> BTreeMap<String, BTreeMap<String, String>> {
+    // Nodes matter only to which of too many pods go.
+    if spread_keys(world).is_empty() || world.active.len() as i64 <= limits.replicas {
         return BTreeMap::new();
     }
-    let names = world.active.iter().filter_map(|it| it.spec.node_name.as_deref());
+    let names: BTreeSet<&str> =
+        world.active.iter().filter_map(|it| it.pod.spec.node_name.as_deref()).collect();
     let labels = |name: &str| caches.nodes.get(&Key::new("", name))?.metadata.labels.clone();
-    names.filter_map(|it| Some((it.to_owned(), labels(it)?))).collect()
+    names.into_iter().filter_map(|it| Some((it.to_owned(), labels(it)?))).collect()
 }

@@ -61,7 +61,7 @@ impl Context {
             return Ok(());
         }
         let there: BTreeSet<&str> =
-            observed.active.iter().filter_map(|it| it.metadata.name.as_deref()).collect();
+            observed.pods.active().filter_map(|it| it.pod.metadata.name.as_deref()).collect();
         let left: Vec<&String> = named.iter().filter(|it| there.contains(it.as_str())).collect();
         if left.len() == named.len() {
             return Ok(());

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 use tracing::warn;
 
-use super::{observe::Observed, plan::Version, predownload::RELEASE_LABELS};
+use super::{observe::Observed, plan::Version, predownload::RELEASE_LABELS, sights::Kept};
 use crate::{
     api::{
         cloneset::{
@@ -54,13 +54,15 @@ pub struct Settled {
     listed: Vec<Arc<RevisionLite>>,
 }
 
-/// Revisions in the form that decisions need, so that none is opened twice.
+/// Revisions and pods in the form that decisions need, so that none is opened twice.
 #[derive(Debug, Default)]
 pub struct Opened {
     /// By the UID of the revision.
     versions: DashMap<String, Arc<Version>>,
     /// What the template of a CloneSet is recorded as, by its UID, with the generation it was computed from.
     encoded: DashMap<String, (i64, RevisionData)>,
+    /// What was seen of the pods of CloneSets.
+    pub sights: Kept,
 }
 
 impl Opened {
@@ -102,11 +104,12 @@ impl Opened {
     /// Forgets a CloneSet that is gone.
     pub fn forget_cloneset(&self, uid: &str) {
         self.encoded.remove(uid);
+        self.sights.forget(uid);
     }
 
     /// How many things are kept.
     pub fn len(&self) -> usize {
-        self.versions.len() + self.encoded.len()
+        self.versions.len() + self.encoded.len() + self.sights.len()
     }
 
     /// Whether nothing is kept.
@@ -242,10 +245,14 @@ pub async fn truncate(
     writer: &Writer<RevisionLite>,
 ) {
     let history: Vec<&RevisionLite> = settled.listed.iter().map(|it| &**it).collect();
-    let pods = observed.active.iter().filter_map(|it| it.labels().get(CONTROLLER_REVISION_HASH));
+    let limit = cloneset.spec.revision_history_limit.unwrap_or(10);
+    // Most of the time there is nothing to forget, and then pods need not be asked.
+    if i64::from(limit) >= history.len() as i64 {
+        return;
+    }
+    let pods = observed.pods.active().filter_map(|it| it.pod.labels().get(CONTROLLER_REVISION_HASH));
     let live = [settled.update.name.as_str(), settled.current.name.as_str()];
     let live = live.into_iter().chain(pods.map(String::as_str));
-    let limit = cloneset.spec.revision_history_limit.unwrap_or(10);
     for name in history::truncate(&history, live, limit) {
         let Some(revision) = settled.listed.iter().find(|it| it.name() == name) else { continue };
         let on = On { call: "delete a revision", owner: uid(cloneset) };

@@ -1,14 +1,15 @@
 //! Watch caches: what the API server has told us, with our own writes laid over it.
 //!
 //! One cache holds one kind, is fed by one watch, and is shared by every controller that reads the kind. `store` is
-//! the state, `watch` feeds it, `index` finds objects by owner; [`pod`], [`claim`], [`revision`] and
-//! [`node`] are light types.
+//! the state, `watch` feeds it, `index` finds objects by owner, [`rows`] are what it finds; [`pod`], [`claim`],
+//! [`revision`] and [`node`] are light types.
 
 pub mod claim;
 mod index;
 pub mod node;
 pub mod pod;
 pub mod revision;
+pub mod rows;
 pub(crate) mod store;
 mod watch;
 
@@ -28,6 +29,7 @@ use super::{
     metrics::Metrics,
     overlay::{Doubt, Overlay},
 };
+use rows::Rows;
 pub use store::Change;
 use store::Store;
 
@@ -89,17 +91,24 @@ impl<K: Cached> Cache<K> {
 
     /// What the object with this UID controls, by key.
     pub fn owned_by(&self, owner: &str) -> Vec<Arc<K>> {
+        self.rows_of(owner).iter().cloned().collect()
+    }
+
+    /// What the object with this UID controls, for whoever looks at all of it often.
+    pub fn rows_of(&self, owner: &str) -> Rows<K> {
         self.read().owned_by(owner)
     }
 
     /// Everything in `namespace`, by key.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.read().in_namespace(namespace)
+        let rows = self.read().in_namespace(namespace);
+        rows.iter().cloned().collect()
     }
 
     /// What nobody controls in `namespace`, by key.
     pub fn orphans_in(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.read().orphans_in(namespace)
+        let rows = self.read().orphans_in(namespace);
+        rows.iter().cloned().collect()
     }
 
     /// Everything, in no order.

@@ -9,7 +9,7 @@ use std::{
 use kube::{Resource, runtime::watcher::Event};
 use tokio::time::Instant;
 
-use super::index::Index;
+use super::{index::Index, rows::Rows};
 use crate::runtime::{
     key::{Key, uid, version},
     overlay::{Doubt, Overlay, Ticket},
@@ -42,7 +42,7 @@ pub(crate) struct Store<K> {
     overlay: Overlay<K>,
     /// What readers see: `seen` through `overlay`.
     shown: HashMap<Key, Arc<K>>,
-    index: Index,
+    index: Index<K>,
 }
 
 impl<K: Resource> Store<K> {
@@ -162,16 +162,16 @@ impl<K: Resource> Store<K> {
         self.shown.get(key).cloned()
     }
 
-    pub(crate) fn owned_by(&self, owner: &str) -> Vec<Arc<K>> {
-        self.collect(self.index.owned_by(owner))
+    pub(crate) fn owned_by(&self, owner: &str) -> Rows<K> {
+        self.index.owned_by(owner)
     }
 
-    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.collect(self.index.in_namespace(namespace))
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Rows<K> {
+        self.index.in_namespace(namespace)
     }
 
-    pub(crate) fn orphans_in(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.collect(self.index.orphans_in(namespace))
+    pub(crate) fn orphans_in(&self, namespace: &str) -> Rows<K> {
+        self.index.orphans_in(namespace)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
@@ -182,10 +182,6 @@ impl<K: Resource> Store<K> {
         &self.overlay
     }
 
-    fn collect<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Vec<Arc<K>> {
-        keys.filter_map(|it| self.shown.get(it).cloned()).collect()
-    }
-
     /// Brings `shown` and the index up to date on one key; whether that changed anything.
     fn refresh(&mut self, key: &Key) -> bool {
         let new = self.overlay.over(key, self.seen.get(key));
@@ -193,13 +189,11 @@ impl<K: Resource> Store<K> {
         if old.map(Arc::as_ptr) == new.as_ref().map(Arc::as_ptr) {
             return false;
         }
-        if let Some(old) = self.shown.remove(key) {
-            self.index.remove(key, &*old);
-        }
-        if let Some(new) = new {
-            self.index.add(key, &*new);
-            self.shown.insert(key.clone(), new);
-        }
+        self.index.replace(old.map(|it| &**it), new.as_ref());
+        match new {
+            Some(new) => self.shown.insert(key.clone(), new),
+            None => self.shown.remove(key),
+        };
         true
     }
 

@@ -18,7 +18,7 @@ use crate::{
 /// `count` new pods, the first `old` of them at the current revision; fewer while pods on their way out are to be
 /// succeeded under their names.
 pub(super) fn births(world: &World<'_>, count: i64, old: i64, draw: &mut dyn FnMut() -> u64) -> Vec<Birth> {
-    let pods = world.active.iter().chain(world.inactive).map(|it| &**it);
+    let pods = world.active.iter().map(|it| it.pod).chain(world.inactive).map(|it| &**it);
     let taken = build::taken_ids(pods, name(world), INSTANCE_ID);
     let claims: Vec<_> = world.claims.iter().map(|it| &**it).collect();
     let reusable = claims::reusable_ids(&claims, INSTANCE_ID);

@@ -1,9 +1,11 @@
 //! What to do about the pods of one CloneSet. Pure: a world in, a plan out.
 //!
-//! [`limits`] are the numbers of the spec, [`numbers`] how many pods are missing or too many. [`scale`] picks pods to
+//! [`glance`] is what is read off a pod, [`limits`] are the numbers of the spec, [`numbers`] how many pods are missing or
+//! too many. [`scale`] picks pods to
 //! add and remove, [`refresh`] carries on what was begun on a pod, [`update`] picks pods to update and begins.
 
 pub mod birth;
+pub mod glance;
 pub mod limits;
 pub mod numbers;
 pub mod refresh;
@@ -20,6 +22,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use self::{
+    glance::Glanced,
     limits::Limits,
     numbers::{Counted, Mode, Numbers},
 };
@@ -31,7 +34,7 @@ use crate::{
         inplace::{self, RevisionView},
         lifecycle::State,
         patch::PodPatch,
-        state,
+        state::{self, Standing},
     },
     runtime::cache::{claim::ClaimLite, pod::PodLite},
 };
@@ -125,7 +128,7 @@ pub struct World<'a> {
     /// The object.
     pub cloneset: &'a CloneSet,
     /// Its pods that count.
-    pub active: &'a [Arc<PodLite>],
+    pub active: &'a [Glanced<'a>],
     /// Its pods that have ended or are on their way out.
     pub inactive: &'a [Arc<PodLite>],
     /// Its claims that may serve further pods, and those that are on their way out.
@@ -184,6 +187,11 @@ pub struct Fact<'a> {
     pub pod: &'a Arc<PodLite>,
     /// Where it stands; nothing for a word that we do not know.
     pub state: Option<State>,
+    /// What it says of its revision: a name or a short hash, nothing if it says nothing.
+    revision: &'a Arc<str>,
+    standing: Standing,
+    /// Nothing was begun on it that has not ended.
+    is_at_rest: bool,
     /// At the update revision.
     pub is_updated: bool,
     /// Named for deletion, by label or in the spec.
@@ -200,6 +208,11 @@ pub struct Fact<'a> {
 }
 
 impl Fact<'_> {
+    /// How long until it becomes available by the passing of time alone.
+    pub fn available_in(&self, limits: &Limits, now: Timestamp) -> Option<Duration> {
+        self.standing.available_in(limits.min_ready_seconds, now)
+    }
+
     fn is_preparing_delete(&self) -> bool {
         self.state == Some(State::PreparingDelete)
     }
@@ -218,20 +231,27 @@ impl Fact<'_> {
 pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
     let named: BTreeSet<&str> =
         world.cloneset.spec.scale_strategy.pods_to_delete.iter().map(String::as_str).collect();
-    let fact = |pod: &'a Arc<PodLite>| {
+    let is_named = |set: &BTreeSet<String>, name: &str| !set.is_empty() && set.contains(name);
+    let mut updated = glance::AtRevision::new(&world.update.name);
+    let fact = |it: &Glanced<'a>| {
+        let Glanced { pod, glance } = *it;
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         // It may be gone: it is asked to go again before any other, and counts for nothing until then.
-        let is_doubted = world.doubts.deleted.contains(name);
+        let is_doubted = is_named(&world.doubts.deleted, name);
         // It may have begun its update: it counts as down until that is known.
-        let may_be_down = is_doubted || world.doubts.changed.contains(name);
-        let seems_available = state::is_available(pod, limits.min_ready_seconds, world.now);
+        let may_be_down = is_doubted || is_named(&world.doubts.changed, name);
+        let standing = glance.standing;
+        let seems_available = standing.is_available(limits.min_ready_seconds, world.now);
         Fact {
             pod,
-            state: State::of(pod),
-            is_updated: state::is_at_revision(pod, &world.update.name),
-            is_marked: is_doubted || state::is_marked_for_deletion(pod) || named.contains(name),
-            is_ready: !is_doubted && state::is_ready_for(pod, 0, world.now),
-            is_serving: !is_doubted && state::is_available(pod, 0, world.now),
+            state: glance.state,
+            revision: &glance.revision,
+            standing,
+            is_at_rest: glance.is_at_rest,
+            is_updated: updated.has(&glance.revision),
+            is_marked: is_doubted || glance.is_marked || (!named.is_empty() && named.contains(name)),
+            is_ready: !is_doubted && standing.is_ready_for(0, world.now),
+            is_serving: !is_doubted && standing.is_available(0, world.now),
             is_available: !may_be_down && seems_available,
             is_doubtful: !is_doubted && may_be_down && seems_available,
         }

@@ -36,7 +36,7 @@ pub(super) fn plan<'f, 'a: 'f>(
     takes_back: bool,
 ) -> Steps {
     let mut steps = Steps::default();
-    for fact in facts.filter(|it| !is_at_rest(it)) {
+    for fact in facts.filter(|it| !it.is_at_rest) {
         let refresh = inplace::refresh(fact.pod, &world.inplace());
         steps.look_again = steps.look_again.into_iter().chain(refresh.look_again).min();
         steps.trouble = steps.trouble.or_else(|| trouble(fact.pod, refresh.hold));
@@ -53,13 +53,13 @@ pub(super) fn plan<'f, 'a: 'f>(
 
 /// Whether nothing was begun on this pod that has not ended. Most pods are at rest most of the time, and opening what is
 /// written down on each of them would be most of the work of a pass.
-fn is_at_rest(fact: &Fact<'_>) -> bool {
-    fact.state == Some(State::Normal)
-        && inplace::is_in_rotation(fact.pod)
-        && readiness::is_in_rotation(fact.pod)
-        && !inplace::is_in_grace(fact.pod)
-        && !readiness::awaits_first_word(fact.pod)
-        && fact.pod.labels().contains_key(POD_TEMPLATE_HASH)
+pub(super) fn is_at_rest(pod: &PodLite, state: Option<State>) -> bool {
+    state == Some(State::Normal)
+        && inplace::is_in_rotation(pod)
+        && readiness::is_in_rotation(pod)
+        && !inplace::is_in_grace(pod)
+        && !readiness::awaits_first_word(pod)
+        && pod.labels().contains_key(POD_TEMPLATE_HASH)
 }
 
 /// Opens our readiness gate, together with whatever else is due on a new pod once it has its node.

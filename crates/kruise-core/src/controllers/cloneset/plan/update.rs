@@ -1,6 +1,6 @@
 //! Updating pods: which ones, and how.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use serde_json::json;
 
@@ -11,10 +11,7 @@ use super::{
     numbers::{self, Numbers},
 };
 use crate::{
-    api::{
-        cloneset::v1beta1::CloneSetPodUpdatePolicy,
-        common::keys::{CONTROLLER_REVISION_HASH, SPECIFIED_DELETE},
-    },
+    api::{cloneset::v1beta1::CloneSetPodUpdatePolicy, common::keys::SPECIFIED_DELETE},
     pod::{
         inplace::{self, Start, UpdateSpec},
         lifecycle::{self, Marking, State},
@@ -41,14 +38,19 @@ impl Specs {
         if world.policy() == CloneSetPodUpdatePolicy::ReCreate || world.is_on_delete() {
             return specs;
         }
+        // Pods are many, their revisions few.
+        let mut last: Option<&Arc<str>> = None;
         for fact in facts {
-            let (from, known, to) = match fact.is_updated {
-                false => (hash_of(fact.pod), &mut specs.to_update, world.update),
-                true if world.options.partition_rollback => {
-                    (hash_of(fact.pod), &mut specs.to_current, world.current)
-                }
+            if last.is_some_and(|it| Arc::ptr_eq(it, fact.revision)) {
+                continue;
+            }
+            last = Some(fact.revision);
+            let (known, to) = match fact.is_updated {
+                false => (&mut specs.to_update, world.update),
+                true if world.options.partition_rollback => (&mut specs.to_current, world.current),
                 true => continue,
             };
+            let from = short_hash(fact.revision);
             if !known.contains_key(from) {
                 let spec = world.version_of(fact.pod).and_then(|it| calculate(world, it, to));
                 known.insert(from.to_owned(), spec);
@@ -65,7 +67,7 @@ impl Specs {
 
     fn of(&self, fact: &Fact<'_>) -> Option<&UpdateSpec> {
         let known = if fact.is_updated { &self.to_current } else { &self.to_update };
-        known.get(hash_of(fact.pod))?.as_ref()
+        known.get(short_hash(fact.revision))?.as_ref()
     }
 }
 
@@ -79,10 +81,6 @@ pub(super) fn calculate(world: &World<'_>, from: &Version, to: &Version) -> Opti
         grace_seconds: grace.map_or(0, |it| it.grace_period_seconds),
     };
     inplace::calculate(&from.view(), &to.view(), &options)
-}
-
-fn hash_of(pod: &PodLite) -> &str {
-    pod.labels().get(CONTROLLER_REVISION_HASH).map_or("", |it| short_hash(it))
 }
 
 /// Updates to begin, and what stands in the way.
@@ -108,9 +106,13 @@ pub(super) fn plan(world: &World<'_>, facts: &[Fact<'_>], specs: &Specs, numbers
         return begun;
     }
     let target = if numbers.update > 0 { world.update } else { world.current };
+    let down = Down::of(facts, target);
+    if down.at_target >= numbers.update_max_unavailable {
+        return begun;
+    }
     let order = order(world, facts, numbers.update > 0);
     let wanted = usize::try_from(numbers.update.unsigned_abs()).unwrap_or(usize::MAX);
-    let chosen = affordable(facts, &order, wanted, numbers.update_max_unavailable, target);
+    let chosen = affordable(facts, &order, wanted, numbers.update_max_unavailable, down);
     for fact in chosen.iter().map(|it| &facts[*it]) {
         match one(world, fact, specs, target) {
             Ok(change) => begun.actions.extend(change.map(Action::Change)),
@@ -140,6 +142,25 @@ fn order(world: &World<'_>, facts: &[Fact<'_>], forward: bool) -> Vec<usize> {
     order
 }
 
+/// Pods that are down.
+#[derive(Debug, Clone, Copy)]
+struct Down {
+    all: i64,
+    /// Those among them that have been brought where they should be.
+    at_target: i64,
+}
+
+impl Down {
+    fn of(facts: &[Fact<'_>], target: &Version) -> Self {
+        let mut down = Self { all: 0, at_target: 0 };
+        for fact in facts.iter().filter(|it| !it.is_available) {
+            down.all += 1;
+            down.at_target += i64::from(state::is_at_revision(fact.pod, &target.name));
+        }
+        down
+    }
+}
+
 /// How many of the first `wanted` may be updated. Replacing a pod that is down takes nothing more down, but pods that are
 /// down *after* their update brake all the same (openkruise/kruise#898).
 fn affordable<'o>(
@@ -147,23 +168,17 @@ fn affordable<'o>(
     order: &'o [usize],
     wanted: usize,
     allowed: i64,
-    target: &Version,
+    mut down: Down,
 ) -> &'o [usize] {
-    let mut down: i64 = 0;
-    let mut down_at_target: i64 = 0;
-    for fact in facts.iter().filter(|it| !it.is_available) {
-        down += 1;
-        down_at_target += i64::from(state::is_at_revision(fact.pod, &target.name));
-    }
     let mut chosen = 0;
     for fact in order.iter().take(wanted).map(|it| &facts[*it]) {
-        if down_at_target + chosen >= allowed {
+        if down.at_target + chosen >= allowed {
             break;
         }
         if fact.is_available || fact.is_doubtful {
             // One in doubt is among those that are down already.
-            down += i64::from(fact.is_available);
-            if down > allowed {
+            down.all += i64::from(fact.is_available);
+            if down.all > allowed {
                 break;
             }
         }

@@ -12,7 +12,11 @@ use serde_json::{Value, json};
 use crate::{
     api::cloneset::v1beta1::CloneSet,
     controllers::cloneset::{
-        plan::{self, Action, Doubts, Options, Plan, Version, World, birth, limits::Limits},
+        plan::{
+            self, Action, Doubts, Options, Plan, Version, World, birth,
+            glance::{Glance, Glanced, Words},
+            limits::Limits,
+        },
         status::{self, Counted, Names},
     },
     pod::{patch::Part, sample::noon, state},
@@ -120,6 +124,10 @@ impl Village {
     fn with_world<R>(&mut self, ask: impl FnOnce(&World<'_>, &Limits, &mut dyn FnMut() -> u64) -> R) -> R {
         let pods: Vec<Arc<PodLite>> = Self::lites(&self.pods);
         let (active, inactive): (Vec<_>, Vec<_>) = pods.into_iter().partition(|it| state::is_active(it));
+        let mut words = Words::default();
+        let glances: Vec<Glance> = active.iter().map(|it| Glance::of(it, &mut words)).collect();
+        let active: Vec<_> =
+            active.iter().zip(&glances).map(|(pod, glance)| Glanced { pod, glance }).collect();
         let claims: Vec<Arc<ClaimLite>> = Self::lites(&self.claims);
         let current = self.versions.iter().find(|it| it.name == self.current).unwrap();
         let world = World {
