@@ -10,6 +10,7 @@ use kube::Resource;
 
 use crate::{
     api::common::{Lifecycle, LifecycleHook, keys},
+    pod::state,
     runtime::{
         cache::{Change, pod::PodLite},
         key::{Key, uid, version},
@@ -84,6 +85,8 @@ pub fn is_irrelevant(
         || is_ready(before) != is_ready(after)
         // A pod that failed has to be replaced (openkruise/kruise#2473).
         || is_active(before) != is_active(after)
+        // A new pod gets its first word once it has a node, and is not ready before.
+        || state::has_node(before) != state::has_node(after)
     {
         return false;
     }
@@ -330,6 +333,11 @@ mod tests {
         assert!(!ignored(&json!({"status": {"phase": "Failed", "reason": "Evicted"}})));
         assert!(!ignored(&json!({"status": {"phase": "Succeeded"}})));
         assert!(ignored(&json!({"status": {"phase": "Pending"}})));
+    }
+
+    #[test]
+    fn a_pod_that_gets_its_node_is_relevant() {
+        assert!(!ignored(&json!({"spec": {"nodeName": "node-1"}})));
     }
 
     #[test]
