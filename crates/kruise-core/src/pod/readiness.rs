@@ -150,8 +150,7 @@ fn unready(pod: &PodLite, turned: &str, now: Timestamp) -> Option<Value> {
     let mut reasons = Vec::new();
     for gate in &pod.spec.readiness_gates {
         let kind = gate.condition_type.as_str();
-        let status =
-            if kind == turned { Some("False") } else { pod.condition(kind).map(|it| it.status.as_str()) };
+        let status = if kind == turned { Some("False") } else { pod.condition(kind).map(|it| &*it.status) };
         // The words are kubelet's, so that it finds nothing to correct.
         match status {
             Some("True") => {}

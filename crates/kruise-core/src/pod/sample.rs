@@ -16,26 +16,26 @@ pub(crate) fn noon() -> Timestamp {
 pub(crate) fn pod(name: &str) -> PodLite {
     let mut pod = PodLite::default();
     pod.metadata.name = Some(name.to_owned());
-    pod.status.phase = Some("Running".to_owned());
+    pod.status.phase = Some("Running".into());
     pod
 }
 
 impl PodLite {
     pub(crate) fn on(mut self, node: &str) -> Self {
-        self.spec.node_name = Some(node.to_owned());
+        self.spec.node_name = Some(node.into());
         self
     }
 
     pub(crate) fn in_phase(mut self, phase: &str) -> Self {
-        self.status.phase = Some(phase.to_owned());
+        self.status.phase = Some(phase.into());
         self
     }
 
     pub(crate) fn with_condition(mut self, kind: &str, status: &str, since: Option<Timestamp>) -> Self {
         let last_transition_time = since.map(Time);
         self.status.conditions.push(ConditionLite {
-            kind: kind.to_owned(),
-            status: status.to_owned(),
+            kind: kind.into(),
+            status: status.into(),
             last_transition_time,
             ..ConditionLite::default()
         });
@@ -64,8 +64,7 @@ impl PodLite {
     }
 
     pub(crate) fn restarted(mut self, times: i32) -> Self {
-        let status =
-            ContainerStatusLite { restart_count: times, name: "main".to_owned(), ..Default::default() };
+        let status = ContainerStatusLite { restart_count: times, name: "main".into(), ..Default::default() };
         self.status.container_statuses.push(status);
         self
     }
@@ -77,7 +76,7 @@ impl PodLite {
             ..ContainerLite::default()
         });
         self.status.init_container_statuses.push(ContainerStatusLite {
-            name: "sidecar".to_owned(),
+            name: "sidecar".into(),
             restart_count: times,
             ..ContainerStatusLite::default()
         });

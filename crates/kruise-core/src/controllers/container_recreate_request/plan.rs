@@ -202,7 +202,7 @@ fn snapshot(
             let status = statuses.find(|it| it.name == wanted.name)?;
             let started = status.state.running.as_ref()?.started_at.as_ref()?.0;
             (started >= created).then(|| ContainerStatusSnapshot {
-                name: status.name.clone(),
+                name: status.name.to_string(),
                 ready: status.ready,
                 restart_count: status.restart_count,
                 container_id: status.container_id.clone().unwrap_or_default(),

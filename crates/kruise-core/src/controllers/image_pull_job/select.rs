@@ -39,7 +39,8 @@ pub fn nodes_of_pods<'a>(
     pods.into_iter()
         .filter(is_active)
         .filter(|it| selects_pod(job, it))
-        .filter_map(|it| it.spec.node_name.clone().filter(|it| !it.is_empty()))
+        .filter_map(|it| it.spec.node_name.as_deref().filter(|it| !it.is_empty()))
+        .map(str::to_owned)
         .collect()
 }
 

@@ -6,7 +6,7 @@ use super::select::{selects_node, selects_pod};
 use crate::{
     api::{image_pull_job::v1beta1::ImagePullJob, node_image::v1beta1::NodeImage},
     image,
-    runtime::cache::{Change, pod::PodLite},
+    runtime::cache::{Change, pod::PodLite, shared::Word},
 };
 
 /// Whether a job is neither over nor on its way out.
@@ -101,7 +101,7 @@ pub fn pod_wakes(job: &ImagePullJob, change: &Change<PodLite>) -> bool {
         })
     };
     let (before, after) = (facts(&change.before), facts(&change.after));
-    let is_ours = |it: &Option<(Option<String>, bool)>| it.as_ref().is_some_and(|it| it.0.is_some());
+    let is_ours = |it: &Option<(Option<Word>, bool)>| it.as_ref().is_some_and(|it| it.0.is_some());
     (is_ours(&before) || is_ours(&after)) && before != after
 }
 

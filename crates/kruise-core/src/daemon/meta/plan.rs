@@ -88,7 +88,7 @@ pub fn entries(pod: &PodLite, containers: &[Container], runtime: &str, reads_env
             let container_id = format!("{runtime}://{}", running.id);
             let known = before.iter().find(|it| it.name == status.name && it.container_id == container_id);
             let report = known.cloned().unwrap_or_else(|| RuntimeContainer {
-                name: status.name.clone(),
+                name: status.name.to_string(),
                 container_id,
                 restart_count: running.restart_count,
                 hashes: RuntimeHashes { plain_hash: running.hash, ..RuntimeHashes::default() },

@@ -124,7 +124,9 @@ fn shares(spec: &UpdateSpec, a: &str, b: &str) -> bool {
 fn remember(pod: &PodLite, container: &str, state: &mut UpdateState) {
     if let Some(status) = pod.status.container_statuses.iter().find(|it| it.name == container) {
         let statuses = state.last_container_statuses.get_or_insert_default();
-        statuses.entry(container.into()).or_insert_with(|| LastStatus { image_id: status.image_id.clone() });
+        statuses
+            .entry(container.into())
+            .or_insert_with(|| LastStatus { image_id: status.image_id.to_string() });
     }
 }
 

@@ -116,7 +116,7 @@ fn has_restarted(
         .container_batches_record
         .iter()
         .rev()
-        .find(|it| it.containers.contains(&status.name))
+        .find(|it| it.containers.iter().any(|it| *it == status.name))
         .and_then(|it| it.timestamp);
     let started = status.state.running.as_ref().and_then(|it| it.started_at.as_ref());
     let (Some(changed), Some(started)) = (changed, started) else { return pending(None) };

@@ -97,9 +97,9 @@ fn return_to_rotation(pod: &PodLite, ctx: &Context) -> Option<PodPatch> {
 /// no [`refresh`], and there may be thousands of them.
 pub fn is_in_rotation(pod: &PodLite) -> bool {
     let kind = keys::CONDITION_INPLACE_UPDATE_READY;
-    let is_empty = |it: &Option<String>| it.as_deref().unwrap_or_default().is_empty();
-    let says_so = pod
-        .condition(kind)
-        .is_some_and(|it| it.status == "True" && is_empty(&it.reason) && is_empty(&it.message));
+    let is_empty = |it: Option<&str>| it.unwrap_or_default().is_empty();
+    let says_so = pod.condition(kind).is_some_and(|it| {
+        it.status == "True" && is_empty(it.reason.as_deref()) && is_empty(it.message.as_deref())
+    });
     says_so || !readiness::has_gate(pod, kind)
 }

@@ -2,7 +2,7 @@
 //!
 //! One cache holds one kind, is fed by one watch, and is shared by every controller that reads the kind. `store` is
 //! the state, `watch` feeds it, `index` finds objects by owner, [`rows`] are what it finds; [`pod`], [`claim`],
-//! [`revision`] and [`node`] are light types.
+//! [`revision`] and [`node`] are light types, which keep once what many have in common ([`shared`]).
 
 pub mod claim;
 mod index;
@@ -10,6 +10,7 @@ pub mod node;
 pub mod pod;
 pub mod revision;
 pub mod rows;
+pub mod shared;
 pub(crate) mod store;
 mod watch;
 

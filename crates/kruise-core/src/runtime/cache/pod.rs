@@ -1,4 +1,5 @@
-//! Pods as controllers read them: a fraction of the size of the full type, and nothing else is ever built in memory.
+//! Pods as controllers read them: a fraction of the size of the full type, and nothing else is ever built in memory. What
+//! pods of one template have in common is there once.
 //!
 //! These types are for reading only. Pods are written as JSON (templates) or by patches, so what is left out here is
 //! never lost.
@@ -12,6 +13,8 @@ use k8s_openapi::{
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::shared::{Common, Pool, Shared, Word};
 
 /// A pod, as far as controllers read it.
 #[derive(Debug, Clone, Default, Deserialize, Resource)]
@@ -32,23 +35,23 @@ pub struct PodLite {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpecLite {
     /// The node, once there is one.
-    pub node_name: Option<String>,
+    pub node_name: Option<Word>,
     /// The containers.
-    pub containers: Vec<ContainerLite>,
+    pub containers: Shared<Vec<ContainerLite>>,
     /// The containers that run before, or beside as sidecars.
-    pub init_containers: Vec<ContainerLite>,
+    pub init_containers: Shared<Vec<ContainerLite>>,
     /// Conditions that have to be true for the pod to be ready.
-    pub readiness_gates: Vec<ReadinessGateLite>,
+    pub readiness_gates: Shared<Vec<ReadinessGateLite>>,
     /// Volumes: their names and claims.
     pub volumes: Vec<VolumeLite>,
     /// What happens when a container ends.
-    pub restart_policy: Option<String>,
+    pub restart_policy: Option<Word>,
     /// How long the pod may take to end.
     pub termination_grace_period_seconds: Option<i64>,
 }
 
 /// A container of the spec.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerLite {
     /// Its name.
@@ -66,7 +69,7 @@ pub struct ContainerLite {
 }
 
 /// A readiness gate.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReadinessGateLite {
     /// The condition that has to be true.
@@ -96,9 +99,9 @@ pub struct ClaimSourceLite {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatusLite {
     /// Pending, Running, Succeeded, Failed or Unknown.
-    pub phase: Option<String>,
+    pub phase: Option<Word>,
     /// Why, in one word: `Evicted`.
-    pub reason: Option<String>,
+    pub reason: Option<Word>,
     /// Conditions.
     pub conditions: Vec<ConditionLite>,
     /// State of the containers.
@@ -106,7 +109,7 @@ pub struct PodStatusLite {
     /// State of the init containers.
     pub init_container_statuses: Vec<ContainerStatusLite>,
     /// Guaranteed, Burstable or BestEffort.
-    pub qos_class: Option<String>,
+    pub qos_class: Option<Word>,
     /// The pod's address.
     #[serde(rename = "podIP")]
     pub pod_ip: Option<String>,
@@ -122,13 +125,13 @@ pub struct PodStatusLite {
 pub struct ConditionLite {
     /// Which one.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Word,
     /// True, False or Unknown.
-    pub status: String,
+    pub status: Word,
     /// Why, in one word.
-    pub reason: Option<String>,
+    pub reason: Option<Word>,
     /// Why, in full; some of our conditions keep lists in it.
-    pub message: Option<String>,
+    pub message: Option<Box<str>>,
     /// Since when.
     pub last_transition_time: Option<Time>,
 }
@@ -138,12 +141,12 @@ pub struct ConditionLite {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatusLite {
     /// Its name.
-    pub name: String,
+    pub name: Word,
     /// The image as the runtime names it.
-    pub image: String,
+    pub image: Word,
     /// The image's digest.
     #[serde(rename = "imageID")]
-    pub image_id: String,
+    pub image_id: Word,
     /// The running instance.
     #[serde(rename = "containerID")]
     pub container_id: Option<String>,
@@ -199,6 +202,20 @@ pub struct TerminatedLite {
     pub finished_at: Option<Time>,
 }
 
+impl Common for Vec<ContainerLite> {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<Vec<ContainerLite>> = Pool::new();
+        &POOL
+    }
+}
+
+impl Common for Vec<ReadinessGateLite> {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<Vec<ReadinessGateLite>> = Pool::new();
+        &POOL
+    }
+}
+
 impl PodLite {
     /// The condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&ConditionLite> {
@@ -252,7 +269,7 @@ mod tests {
         }))
         .unwrap();
         let status = &pod.status.container_statuses[0];
-        assert_eq!((status.image_id.as_str(), status.restart_count, status.ready), ("sha256:1", 2, true));
+        assert_eq!((&*status.image_id, status.restart_count, status.ready), ("sha256:1", 2, true));
         assert!(status.state.running.is_some());
         assert_eq!(pod.condition("Ready").unwrap().status, "True");
         assert_eq!(pod.spec.containers[0].resources["limits"]["cpu"], "1");

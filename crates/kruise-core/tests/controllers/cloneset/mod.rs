@@ -1,7 +1,7 @@
 //! CloneSets on a simulated cluster that goes wrong in every way it can.
 //!
 //! `FLEET_SEED=17` replays one seed, `FLEET_CASES=5000` runs more of them (never fewer than a test's own number),
-//! `FLEET_QUICK_CASES=20` so few that only a developer is served.
+//! `FLEET_FIRST=1000` others, `FLEET_QUICK_CASES=20` so few that only a developer is served.
 
 mod agent;
 mod ledger;
@@ -37,7 +37,11 @@ fn asked(name: &str) -> Option<u64> {
 fn seeds(default: u64) -> Range<u64> {
     match asked("FLEET_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..asked("FLEET_QUICK_CASES").unwrap_or(default.max(asked("FLEET_CASES").unwrap_or(0))),
+        None => {
+            let first = asked("FLEET_FIRST").unwrap_or(0);
+            let more = default.max(asked("FLEET_CASES").unwrap_or(0));
+            first..first + asked("FLEET_QUICK_CASES").unwrap_or(more)
+        }
     }
 }
 
