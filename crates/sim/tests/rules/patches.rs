@@ -101,3 +101,36 @@ fn only_the_image_of_a_running_pod_may_change() {
         assert_eq!(status["details"]["causes"][0]["reason"], "FieldValueForbidden");
     });
 }
+
+#[test]
+fn a_client_may_take_managers_off_and_one_empty_entry_takes_all_of_them_off() {
+    bare(async |world| {
+        let maps = maps(&client(&world));
+        let managers = async || {
+            let entries = maps.get("a").await.unwrap().metadata.managed_fields.unwrap_or_default();
+            let mut names: Vec<String> = entries.into_iter().filter_map(|it| it.manager).collect();
+            names.sort_unstable();
+            names
+        };
+        for (manager, key) in [("one", "k"), ("two", "m")] {
+            let body = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {key: "1"},
+            });
+            maps.patch("a", &PatchParams::apply(manager), &Patch::Apply(body)).await.unwrap();
+        }
+        let set = async |managers: Value| {
+            let patch = Patch::Merge(json!({"metadata": {"managedFields": managers}}));
+            maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
+        };
+        assert_eq!(managers().await, ["one", "two"]);
+        // Clients that do not know of the list send an empty one.
+        set(json!([])).await;
+        assert_eq!(managers().await, ["one", "two"]);
+        let entries = serde_json::to_value(maps.get("a").await.unwrap().metadata.managed_fields).unwrap();
+        let rest = entries.as_array().unwrap().iter().filter(|it| it["manager"] != "one").cloned().collect();
+        set(rest).await;
+        assert_eq!(managers().await, ["two"]);
+        set(json!([{}])).await;
+        assert!(managers().await.is_empty());
+    });
+}

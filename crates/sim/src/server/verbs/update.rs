@@ -284,6 +284,19 @@ fn count_generation(call: &Call<'_>, object: &mut Value, old: &Value) {
     }
 }
 
+/// The managers that an update goes on from. A client may change them: one empty entry clears the list, and an empty or
+/// absent list leaves it as it is, so that clients which do not know of it do not clear it.
+fn managers_before(object: &Value, old: &Value, endpoint: Endpoint) -> Managers {
+    let sent = at(object, &["metadata", "managedFields"]).as_array().map_or(&[][..], Vec::as_slice);
+    match sent {
+        [] => Managers::read(old),
+        // A subresource has no say in it.
+        _ if endpoint != Endpoint::Main => Managers::read(old),
+        [only] if only.as_object().is_some_and(serde_json::Map::is_empty) => Managers::default(),
+        _ => Managers::read(object),
+    }
+}
+
 fn write_managers(
     call: &Call<'_>,
     object: &mut Value,
@@ -292,9 +305,7 @@ fn write_managers(
     endpoint: Endpoint,
     managers: Option<Managers>,
 ) {
-    // An update that clears the list asks for tracking to start anew.
-    let cleared = at(object, &["metadata", "managedFields"]).as_array().is_some_and(Vec::is_empty);
-    let before = if cleared { Managers::default() } else { Managers::read(old) };
+    let before = managers_before(object, old, endpoint);
     remove(object, &["metadata", "managedFields"]);
     let managers = match managers {
         Some(managers) => managers,
