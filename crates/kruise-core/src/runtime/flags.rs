@@ -1,9 +1,55 @@
-//! Flag values as Go programs write them.
+//! What the programs have in common on the command line and in the environment. Values are written as Go programs write
+//! them, so that manifests made for those fit.
 
-use std::time::Duration;
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{client::Source, health, logs};
+
+/// Looks up an environment variable.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log {
+    /// How lines look.
+    pub format: logs::Format,
+    /// How much there is.
+    pub level: &'static str,
+}
+
+impl Log {
+    /// `verbosity` counts as klog does.
+    pub fn new(format: logs::Format, verbosity: u8) -> Self {
+        let level = match verbosity {
+            0..=5 => "info",
+            6..=7 => "debug",
+            8.. => "trace",
+        };
+        Self { format, level }
+    }
+}
+
+/// An address to listen on, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen(pub Option<SocketAddr>);
+
+impl Listen {
+    /// Reads `:8080`, `127.0.0.1:8080`, or `0` for nowhere.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |_| format!("{text:?} is no address such as :8080, 127.0.0.1:8080 or 0");
+        health::parse_address(text).map(Self).map_err(wrong)
+    }
+}
+
+/// The order of controller-runtime: what is named, then the pod's own account, then the user's own file.
+pub fn source(path: Option<PathBuf>, context: Option<String>, environment: Environment<'_>) -> Source {
+    let in_pod = environment("KUBERNETES_SERVICE_HOST").is_some();
+    let is_named = path.is_some() || context.is_some() || environment("KUBECONFIG").is_some();
+    if in_pod && !is_named { Source::InCluster } else { Source::Kubeconfig { path, context } }
+}
 
 /// Reads a duration such as `60s`, `1m30s` or `1.5h`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let malformed = || format!("{text:?} is no duration such as 60s, 5m or 1h30m");
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -33,7 +79,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads the spellings of true and false that Go's flag library accepts.
-pub(crate) fn boolean(text: &str) -> Result<bool, String> {
+pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),

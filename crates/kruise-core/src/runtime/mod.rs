@@ -11,7 +11,7 @@
 //!    tells people, [`leader`] sees to it that only one process acts, [`access`]
 //!    says which rights all this takes.
 //! 5. What is answered: [`webhook`] serves admission and conversion and keeps its own certificates.
-//! 6. The process: [`metrics`], [`health`], [`logs`], [`shutdown`].
+//! 6. The process: [`flags`], [`metrics`], [`health`], [`logs`], [`shutdown`].
 
 pub mod clock;
 pub mod gates;
@@ -33,6 +33,7 @@ mod queue;
 
 pub mod webhook;
 
+pub mod flags;
 pub mod health;
 pub mod logs;
 pub mod metrics;
