@@ -6,6 +6,7 @@ use kruise_core::{
     api::fleet::{
         assignment::{Assignment, AssignmentStatus, RevisionRef},
         keys,
+        member_cluster::MemberCluster,
         revision::FleetRevision,
     },
     runtime::{
@@ -78,6 +79,19 @@ impl Hub {
         let steps = serde_json::from_value(steps).expect("these are steps of a JSON patch");
         let patch: Patch<()> = Patch::Json(steps);
         call("report to the hub", api.patch_status(name, &PatchParams::default(), &patch)).await.map(drop)
+    }
+
+    /// What the hub knows of this cluster; nothing if it does not.
+    pub async fn cluster(&self, name: &str) -> Result<Option<MemberCluster>, Error> {
+        let api: Api<MemberCluster> = Api::all(self.client.clone());
+        call("read what the hub knows of us", api.get_opt(name)).await
+    }
+
+    /// Tells the hub what this cluster is.
+    pub async fn introduce(&self, name: &str, status: &Value) -> Result<(), Error> {
+        let api: Api<MemberCluster> = Api::all(self.client.clone());
+        let (params, patch) = (PatchParams::default(), Patch::Merge(json!({"status": status})));
+        call("tell the hub what this cluster is", api.patch_status(name, &params, &patch)).await.map(drop)
     }
 
     /// The Leases of this cluster's namespace.

@@ -22,7 +22,9 @@ use kruise_core::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+    },
     core::{DeserializeGuard, GroupVersionKind},
 };
 use serde_json::{Value, json};
@@ -36,7 +38,7 @@ const KINDS: [(&str, &str); 3] =
 
 /// The rights it needs.
 pub fn needs() -> Vec<Right> {
-    const KEEP: &[&str] = &["get", "create", "patch", "delete"];
+    const KEEP: &[&str] = &["get", "list", "create", "patch", "delete"];
     vec![
         access::cluster(APPS_GROUP, "clonesets", KEEP),
         access::cluster(APPS_GROUP, "imagepulljobs", KEEP),
@@ -81,6 +83,28 @@ impl Member {
     pub fn knows(object: &FederatedObject) -> bool {
         let group = object.api_version.split_once('/').map_or("", |it| it.0);
         group == APPS_GROUP && KINDS.iter().any(|it| it.0 == object.kind)
+    }
+
+    /// The kinds that are served here and can be held, as `group/version/Kind`.
+    pub async fn served(&self) -> Result<BTreeSet<String>, Error> {
+        let mut served = BTreeSet::new();
+        for (kind, _) in KINDS {
+            let object = FederatedObject { kind: kind.to_owned(), ..FederatedObject::default() };
+            let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource(&object));
+            // Asked for itself rather than looked up: what cannot be listed cannot be held either.
+            match call("look for a kind", api.list_metadata(&ListParams::default().limit(1))).await {
+                Ok(_) => drop(served.insert(format!("{APPS_V1BETA1}/{kind}"))),
+                Err(error) if error.code() == Some(404) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(served)
+    }
+
+    /// The version of the API server; nothing if it does not say.
+    pub async fn version(&self) -> Option<String> {
+        let asked = call("get the server's version", self.client.apiserver_version()).await;
+        asked.ok().map(|it| it.git_version)
     }
 
     /// The CloneSet of this name, as its controller sees it.
@@ -216,16 +240,16 @@ impl Member {
     }
 
     fn api(&self, object: &FederatedObject) -> Api<DynamicObject> {
-        let plural = KINDS.iter().find(|it| it.0 == object.kind).map_or("", |it| it.1);
-        // What is sent is in the words of the stored version.
-        let kind = GroupVersionKind::gvk(
-            APPS_GROUP,
-            APPS_V1BETA1.rsplit('/').next().unwrap_or_default(),
-            &object.kind,
-        );
-        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        Api::namespaced_with(self.client.clone(), object.namespace.as_deref().unwrap_or_default(), &resource)
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        Api::namespaced_with(self.client.clone(), namespace, &resource(object))
     }
+}
+
+/// How the API server calls objects of this kind. What is sent is in the words of the stored version.
+fn resource(object: &FederatedObject) -> ApiResource {
+    let plural = KINDS.iter().find(|it| it.0 == object.kind).map_or("", |it| it.1);
+    let version = APPS_V1BETA1.rsplit('/').next().unwrap_or_default();
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(APPS_GROUP, version, &object.kind), plural)
 }
 
 impl std::fmt::Debug for Member {

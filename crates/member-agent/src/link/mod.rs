@@ -2,9 +2,10 @@
 //!
 //! Decisions are values, made by pure functions: [`judge`] which plan counts and what it asks for, [`render`] what the member
 //! object looks like, [`seed`] which revision has to be known before, [`report`] what the hub is told and when. Around them:
-//! [`store`] is what outlives a restart, [`hub`] and [`member`] are the two API servers, [`lease`] is the heartbeat, and
-//! `reconcile` and `carry` are the pass over one Assignment.
+//! [`store`] is what outlives a restart, [`hub`] and [`member`] are the two API servers, [`lease`] is the heartbeat,
+//! [`cluster`] is what this cluster says about itself, and `reconcile` and `carry` are the pass over one Assignment.
 
+pub mod cluster;
 pub mod hub;
 pub mod judge;
 pub mod lease;
@@ -71,6 +72,8 @@ pub fn needs() -> Vec<Right> {
 pub struct Settings {
     /// UID of the hub.
     pub hub_uid: String,
+    /// The name of this cluster in the fleet.
+    pub cluster: String,
     /// Who we are, for people who look at the Lease.
     pub identity: String,
     /// How long the leader before us may believe to lead; none if this process is alone.
@@ -138,6 +141,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         Arc::new(member.revisions.clone()),
     ];
     let (heart, identity) = (hub.clone(), settings.identity.clone());
+    let (own, name) = (member.clone(), settings.cluster.clone());
     let newest_epoch = AtomicU64::new(store.epoch());
     let link = Link {
         settings,
@@ -156,7 +160,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     };
     let working = Controller::new(controller, triggers, feeds, link).run(stop.clone());
     let beating = stop.run_until_cancelled(lease::renew(heart.leases(), LEASE, &identity, &clock, &chance));
-    tokio::join!(hub.follow(stop.clone()), beating, working);
+    let introducing = stop.run_until_cancelled(cluster::introduce(&heart, &own, &name));
+    tokio::join!(hub.follow(stop.clone()), beating, introducing, working);
 }
 
 /// Reads what is kept, however long it takes: without it a plan that is older than ours could not be told.

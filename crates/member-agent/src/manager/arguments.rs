@@ -50,6 +50,9 @@ pub struct Arguments {
     /// The UID of the hub, by which its objects are known
     #[arg(long, value_name = "UID", requires = "hub_kubeconfig")]
     pub(super) hub_uid: Option<String>,
+    /// The name of this cluster in the fleet; by default what follows `fleet-` in the name of its namespace there
+    #[arg(long, value_name = "NAME", requires = "hub_kubeconfig")]
+    pub(super) hub_cluster: Option<String>,
 
     /// Let replicas elect a leader, which alone runs the controllers
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value = "true", value_parser = go::boolean,

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use kruise_core::runtime::{
-    client::{self, ANSWER_TIMEOUT, Options, Source},
-    clock::{Clock, Seed},
-    throttle::Throttle,
+use kruise_core::{
+    api::fleet::keys::CLUSTER_NAMESPACE_PREFIX,
+    runtime::{
+        client::{self, ANSWER_TIMEOUT, Options, Source},
+        clock::{Clock, Seed},
+        throttle::Throttle,
+    },
 };
 use kube::Client;
 use tracing::info;
@@ -39,15 +42,19 @@ impl Fleet {
         info!(namespace = client.default_namespace(), "this cluster belongs to a fleet");
         let lease = settings.lease.as_ref().map(|it| it.timings.lease);
         Ok(Some(Self {
-            client,
             settings: link::Settings {
                 hub_uid: hub.uid.clone(),
+                cluster: hub
+                    .cluster
+                    .clone()
+                    .unwrap_or_else(|| cluster_of(client.default_namespace()).to_owned()),
                 identity: settings.host_name.clone(),
                 // Without an election nobody led before us.
                 lease: lease.unwrap_or_default(),
                 longest_write: lease.map_or(Duration::ZERO, |_| ANSWER_TIMEOUT),
             },
             own_namespace: settings.webhook.own_namespace.clone(),
+            client,
         }))
     }
 
@@ -75,4 +82,9 @@ impl Fleet {
             controller: context.controller(link::NAME, link::WORKERS),
         }
     }
+}
+
+/// The cluster that a namespace on the hub belongs to. Names that are long or have dots cannot be told from it.
+fn cluster_of(namespace: &str) -> &str {
+    namespace.strip_prefix(CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace)
 }

@@ -79,6 +79,8 @@ pub struct Hub {
     pub kubeconfig: PathBuf,
     /// Its UID.
     pub uid: String,
+    /// The name of this cluster there; by default what its namespace there says.
+    pub cluster: Option<String>,
 }
 
 /// How CloneSets are handled.
@@ -184,10 +186,11 @@ impl Settings {
             metrics: arguments.metrics_addr.0,
             probes: arguments.health_probe_addr.0,
             namespace: Some(arguments.namespace).filter(|it| !it.is_empty()),
-            hub: arguments
-                .hub_kubeconfig
-                .zip(arguments.hub_uid)
-                .map(|(kubeconfig, uid)| Hub { kubeconfig, uid }),
+            hub: arguments.hub_kubeconfig.zip(arguments.hub_uid).map(|(kubeconfig, uid)| Hub {
+                kubeconfig,
+                uid,
+                cluster: arguments.hub_cluster,
+            }),
             cloneset: CloneSet {
                 workers: arguments.cloneset_workers,
                 exclude_preparing_delete: arguments.cloneset_scaling_exclude_preparing_delete,

@@ -104,6 +104,7 @@ async fn agent(process: ProcessContext) {
     let parts = link::Parts {
         settings: link::Settings {
             hub_uid: "the-hub".into(),
+            cluster: MEMBER.into(),
             identity: format!("agent-{}", process.incarnation),
             lease: Duration::from_secs(15),
             longest_write: Duration::from_secs(30),

@@ -128,3 +128,39 @@ fn dr_1_what_somebody_else_changes_is_put_right() {
         stage.until("three pods again", |it| it.images().len() == 3).await;
     });
 }
+
+#[test]
+fn del_3_intent_orphan_takes_our_marks_and_our_claim_off_and_leaves_the_object_running() {
+    play(async |stage| {
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", share(3, 3)));
+        stage.acknowledged(1).await;
+        stage.until("they run", |it| it.told()["counts"]["available"] == 3).await;
+        let before = stage.web().unwrap();
+        assert!(before["metadata"]["managedFields"].to_string().contains("fleet-agent"));
+        let mut orphan = plan(2, "v1", Value::Null);
+        orphan["intent"] = json!("Orphan");
+        stage.assign(orphan);
+        stage.until("that is said", |it| it.told()["appliedSeq"] == 2).await;
+        assert_eq!(stage.told()["state"], "Orphaned");
+        stage.pass(120).await;
+        let after = stage.web().unwrap();
+        assert_eq!(
+            (&after["metadata"]["uid"], &after["spec"]),
+            (&before["metadata"]["uid"], &before["spec"])
+        );
+        let managers = after["metadata"]["managedFields"].to_string();
+        assert!(!managers.contains("fleet-agent"), "{managers}");
+        let annotations = after["metadata"]["annotations"].to_string();
+        assert!(!annotations.contains("fleet.kruise.io/"), "{annotations}");
+        assert_eq!(stage.images().len(), 3);
+        // Whoever changes it now is not put right any more.
+        let mut web = after;
+        web["spec"]["replicas"] = json!(4);
+        stage.world.write(MEMBER, Method::PUT, WEB, &web).unwrap();
+        stage.until("four run", |it| it.images().len() == 4).await;
+        stage.unassign();
+        stage.until("nothing is kept any more", |it| it.kept_plans() == 0).await;
+        assert_eq!(stage.web().unwrap()["spec"]["replicas"], 4);
+    });
+}

@@ -120,6 +120,9 @@ pub struct MemberClusterStatus {
     /// Grows each time the cluster is given up; plans of an older epoch are not carried out.
     #[serde(default)]
     pub epoch: u64,
+    /// The epoch in which the agent last said what the cluster is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_epoch: Option<u64>,
     /// How often an agent of the cluster took over or started.
     #[serde(default)]
     pub incarnation: u64,

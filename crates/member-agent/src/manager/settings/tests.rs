@@ -24,7 +24,7 @@ fn settings(flags: &[&str], variables: &[(&str, &str)]) -> Result<Settings, Erro
 #[test]
 fn a_hub_is_told_by_its_kubeconfig_and_its_uid_or_not_at_all() {
     let it = settings(&["--hub-kubeconfig=/hub", "--hub-uid=u"], &[]).unwrap();
-    assert_eq!(it.hub, Some(Hub { kubeconfig: "/hub".into(), uid: "u".into() }));
+    assert_eq!(it.hub, Some(Hub { kubeconfig: "/hub".into(), uid: "u".into(), cluster: None }));
     assert!(parse(&["--hub-kubeconfig=/hub"]).is_err() && parse(&["--hub-uid=u"]).is_err());
     assert_eq!(settings(&[], &[]).unwrap().hub, None);
 }
