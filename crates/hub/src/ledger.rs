@@ -2,6 +2,8 @@
 //!
 //! Nothing is lost on the way: a round planned from what was read plans what it would have planned from memory.
 
+mod adopt;
+
 use std::collections::BTreeMap;
 
 use kruise_core::api::fleet::{
@@ -18,6 +20,8 @@ use scheduling::{
     release::{Paused, Release, Stage},
     round::{Ledger, SlotReport, SlotRow},
 };
+
+pub use adopt::adopt;
 
 /// The revision that a hash stands for; 0 for text that is no hash.
 pub fn revision(hash: &str) -> Revision {

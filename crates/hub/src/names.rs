@@ -1,13 +1,18 @@
 //! Names of what the hub creates. A name that would be too long is cut and hashed; that is never an error.
 
-use kruise_core::api::{
-    APPS_GROUP,
-    fleet::{
-        FederatedObject,
-        keys::{CLUSTER_NAMESPACE_PREFIX, SYSTEM_NAMESPACE},
+use kruise_core::{
+    api::{
+        APPS_GROUP,
+        fleet::{
+            FederatedObject,
+            keys::{CLUSTER_NAMESPACE_PREFIX, SYSTEM_NAMESPACE},
+        },
     },
+    revision::data::RevisionData,
 };
+use ring::hmac;
 use scheduling::rank::sha256;
+use serde_json::Value;
 
 /// The longest derived name.
 pub const LONGEST: usize = 63;
@@ -35,6 +40,35 @@ pub fn assignment(object: &FederatedObject) -> String {
         // Neither a kind nor a namespace has dots, so two objects never share a name.
         Some(namespace) => of_kind(object, &[namespace, &object.name]),
         None => of_kind(object, &[&object.name]),
+    }
+}
+
+/// The hub's secret, from which names of FleetRevisions are made: an agent may read any that it can name (SEC-1).
+#[derive(Clone)]
+pub struct RevisionKey(hmac::Key);
+
+impl RevisionKey {
+    /// How many bytes a secret has.
+    pub const BYTES: usize = 32;
+
+    /// The key of a secret.
+    pub fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    /// The FleetRevision of a body: the same for the same body of the same object, and not to be guessed.
+    pub fn revision(&self, uid: &str, body: &Value) -> String {
+        // In one form, so that the order of keys does not matter.
+        let body = RevisionData::of_json(body);
+        let tag = hmac::sign(&self.0, format!("{uid}\n{}", body.as_str()).as_bytes());
+        let digits: String = tag.as_ref().iter().take(DIGITS).map(|it| format!("{it:02x}")).collect();
+        format!("frv-{digits}")
+    }
+}
+
+impl std::fmt::Debug for RevisionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RevisionKey")
     }
 }
 
@@ -97,6 +131,15 @@ mod tests {
         assert!(!cluster_namespace("a.b").contains('.'));
         let other = FederatedObject { api_version: "example.org/v1".to_owned(), ..object(Some("n"), "w") };
         assert_ne!(assignment(&other), assignment(&object(Some("n"), "w")));
+    }
+
+    #[test]
+    fn sec_1_names_of_bodies_need_the_hubs_secret() {
+        let (body, key) = (serde_json::json!({"spec": {"b": 1, "a": 2}}), RevisionKey::new(&[7; 32]));
+        let name = key.revision("u", &body);
+        assert_eq!((name.len(), &name), (36, &key.revision("u", &body)));
+        assert_ne!(name, key.revision("v", &body));
+        assert_ne!(name, RevisionKey::new(&[8; 32]).revision("u", &body));
     }
 
     proptest! {

@@ -2,13 +2,14 @@
 //!
 //! [`joining`] decides who may become a member and [`access`] what that one may do on the hub. [`heartbeat`] judges one
 //! cluster by its Lease, [`guard`] doubts the hub itself when many vanish at once, and [`loss`] says for one object
-//! whether a silent cluster is given up.
+//! whether a silent cluster is given up. [`roster`] keeps all of that up to date.
 
 pub mod access;
 pub mod guard;
 pub mod heartbeat;
 pub mod joining;
 pub mod loss;
+pub mod roster;
 
 use std::time::Duration;
 

@@ -1,0 +1,176 @@
+//! What the leader does: caches, the roster of clusters, and one dispatcher for each kind.
+
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+};
+use kruise_core::{
+    api::{cloneset::v1beta1::CloneSet, fleet::keys},
+    backoff::Doubling,
+    runtime::{
+        access::{self, Right},
+        cache::{Cache, Cached},
+        client::{self, Error, call},
+        clock::Clock,
+        controller,
+        events::{self, Recorder},
+    },
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    dispatch::{
+        self, Shared,
+        raw::Raw,
+        term::{self, Term},
+    },
+    measures::Measures,
+    members::roster::{self, Roster},
+    names::RevisionKey,
+};
+
+/// The Secret from which names of bodies are made, in the hub's own namespace.
+pub const KEY: &str = "fleet-hub-key";
+const SECRET: &str = "key";
+
+/// What the leader is made from.
+#[derive(Clone)]
+pub struct Parts {
+    /// The hub's API server.
+    pub client: Client,
+    /// The hub's own namespace.
+    pub namespace: String,
+    /// Tells people.
+    pub events: Recorder,
+    /// Counts.
+    pub measures: Measures,
+    /// Time.
+    pub clock: Clock,
+}
+
+/// Why the leader cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// A call failed.
+    #[error("the hub's own objects cannot be set up")]
+    Call(#[from] Error),
+    /// The operating system gives no random bytes.
+    #[error("there is no randomness for the hub's key")]
+    NoRandomness,
+    /// Somebody emptied the Secret.
+    #[error("the Secret {KEY} has no key of {} bytes", RevisionKey::BYTES)]
+    BadKey,
+}
+
+/// The rights that the leader needs, part by part.
+pub fn needs() -> Vec<Right> {
+    let own = vec![
+        access::cluster("", "namespaces", &["get", "create"]),
+        access::own_namespace("", "secrets", &["create"]),
+        access::own_namespace("", "secrets", &["get"]).named([KEY]),
+    ];
+    [own, roster::needs(), dispatch::needs(), term::needs(), events::needs()].concat()
+}
+
+/// Runs until `stop` is cancelled and what is under way has ended. Dropping this ends it where it is.
+pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
+    let Some(key) = stop.run_until_cancelled(prepare(&parts)).await else { return Ok(()) };
+    let Parts { client, namespace, events, measures, clock } = parts;
+    let metrics = &measures.metrics;
+    let roster = Roster::new(&clock, metrics);
+    let objects: Cache<Raw<CloneSet>> = Cache::new("clonesets", clock.clone(), metrics.clone());
+    let shared = Shared {
+        client: client.clone(),
+        policies: Cache::new("placementpolicies", clock.clone(), metrics.clone()),
+        cluster_policies: Cache::new("clusterplacementpolicies", clock.clone(), metrics.clone()),
+        bindings: Cache::new("fleetbindings", clock.clone(), metrics.clone()),
+        assignments: Cache::new("assignments", clock.clone(), metrics.clone()),
+        roster: roster.clone(),
+        key: key?,
+        term: Arc::new(Term::new(client.clone(), &namespace)),
+        events: events.of("fleet-hub"),
+        measures: measures.clone(),
+        clock: clock.clone(),
+    };
+    let settings = controller::Settings {
+        name: "fleet-cloneset",
+        workers: dispatch::WORKERS,
+        backoff: Doubling::default(),
+        clock,
+        metrics: metrics.clone(),
+    };
+    let mut running = JoinSet::new();
+    let feeds = stop.clone();
+    feed(&mut running, &shared.policies, &client, &feeds);
+    feed(&mut running, &shared.cluster_policies, &client, &feeds);
+    feed(&mut running, &shared.bindings, &client, &feeds);
+    feed(&mut running, &shared.assignments, &client, &feeds);
+    feed(&mut running, &objects, &client, &feeds);
+    running.spawn(dispatch::controller(shared, objects, settings).run(stop.clone()));
+    let (watching, token) = (roster.clone(), stop.clone());
+    running.spawn({
+        let client = client.clone();
+        async move { watching.follow(client, token).await }
+    });
+    running.spawn(async move { roster.watch(client, events.of("fleet-members"), measures, stop).await });
+    running.join_all().await;
+    Ok(())
+}
+
+fn feed<K: Cached>(running: &mut JoinSet<()>, cache: &Cache<K>, client: &Client, stop: &CancellationToken) {
+    let (cache, client, stop) = (cache.clone(), client.clone(), stop.clone());
+    running.spawn(async move {
+        cache.run(client.clone(), Api::all(client), client::watch(), stop).await;
+    });
+}
+
+/// Makes sure that what the hub keeps for itself is there.
+async fn prepare(parts: &Parts) -> Result<RevisionKey, Trouble> {
+    let namespaces: Api<Namespace> = Api::all(parts.client.clone());
+    for name in [keys::SYSTEM_NAMESPACE, keys::CONTENT_NAMESPACE, &parts.namespace] {
+        if call("look for a namespace", namespaces.get_opt(name)).await?.is_some() {
+            continue;
+        }
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        made(call("make a namespace", namespaces.create(&PostParams::default(), &namespace)).await)?;
+    }
+    key(Api::namespaced(parts.client.clone(), &parts.namespace)).await
+}
+
+/// The hub's key. The first leader makes it, and it never changes: another one would store every body again.
+async fn key(secrets: Api<Secret>) -> Result<RevisionKey, Trouble> {
+    if call("look for the hub's key", secrets.get_opt(KEY)).await?.is_none() {
+        let mut bytes = vec![0; RevisionKey::BYTES];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| Trouble::NoRandomness)?;
+        let metadata = ObjectMeta { name: Some(KEY.to_owned()), ..ObjectMeta::default() };
+        let data = Some([(SECRET.to_owned(), ByteString(bytes))].into());
+        let secret = Secret { metadata, data, ..Secret::default() };
+        made(call("make the hub's key", secrets.create(&PostParams::default(), &secret)).await)?;
+    }
+    let stored = call("read the hub's key", secrets.get(KEY)).await?;
+    let bytes = stored.data.as_ref().and_then(|it| it.get(SECRET)).map(|it| it.0.as_slice());
+    let bytes = bytes.filter(|it| it.len() == RevisionKey::BYTES).ok_or(Trouble::BadKey)?;
+    Ok(RevisionKey::new(bytes))
+}
+
+/// What somebody else made in the meantime is made.
+fn made<T>(result: Result<T, Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if error.code() == Some(409) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}

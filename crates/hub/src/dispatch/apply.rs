@@ -1,0 +1,366 @@
+//! Carrying a round out: the only writer. Saved before written, shrinks before growth.
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kruise_core::{
+    api::fleet::{
+        API_VERSION,
+        assignment::Assignment,
+        binding::{FleetBinding, FleetBindingSpec, FleetBindingStatus},
+        keys,
+        revision::FleetRevision,
+    },
+    runtime::{
+        cache::Cached,
+        client::{Error as CallError, call},
+        controller::Next,
+        events::Severity,
+        key::{Key, uid, version},
+    },
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{DeserializeGuard, Request},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Dispatcher, Error, LOOK_AGAIN, STATUS_REST, end,
+    observe::Seen,
+    plan::{Body, Observed, Round, Write},
+    raw::Raw,
+    status,
+};
+use crate::names;
+
+/// How many Assignments of one object are written at once.
+const WRITES_AT_ONCE: usize = 16;
+
+impl<K> Dispatcher<K>
+where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: Cached,
+{
+    /// Carries a round out, in the order in which every prefix is safe.
+    pub(super) async fn carry_out(
+        &self,
+        key: &Key,
+        seen: &Seen<K>,
+        observed: &Observed<'_>,
+        round: Round,
+    ) -> Result<Next, Error> {
+        let Round { save, body, writes, removals, standing, is_settled } = round;
+        if !writes.is_empty() && !seen.is_ours {
+            self.claim(seen).await?;
+        }
+        let binding = self.save(key, seen, save, &writes).await?;
+        if let Some(body) = body {
+            self.publish(key, body).await?;
+        }
+        self.write(seen, writes).await?;
+        for cluster in removals {
+            self.remove(seen, &cluster).await?;
+        }
+        for note in &standing.notes {
+            self.tell_once(key, seen, note.severity, note.reason, &note.message);
+        }
+        let rest = self.tell(key, seen, observed, binding, &standing).await?;
+        let look_again = (!is_settled).then_some(LOOK_AGAIN);
+        Ok([rest, look_again].into_iter().flatten().min().map_or(Next::Change, Next::After))
+    }
+
+    /// Carries out the end of an object, and lets it go when nothing of it is left.
+    pub(super) async fn end(
+        &self,
+        key: &Key,
+        seen: &Seen<K>,
+        observed: &Observed<'_>,
+    ) -> Result<Next, Error> {
+        let ending = end::end(observed);
+        if ending.is_over() {
+            return self.let_go(seen).await;
+        }
+        self.save(key, seen, ending.save, &ending.writes).await?;
+        self.write(seen, ending.writes).await?;
+        for cluster in ending.removals {
+            self.remove(seen, &cluster).await?;
+        }
+        if !ending.waiting.is_empty() {
+            let message = format!("deletion waits for {}", ending.waiting.join(", "));
+            self.tell_once(key, seen, Severity::Normal, "Deleting", &message);
+        }
+        Ok(Next::After(LOOK_AGAIN))
+    }
+
+    /// The last steps of a deletion: the binding, and then our finalizer.
+    async fn let_go(&self, seen: &Seen<K>) -> Result<Next, Error> {
+        if let Some(binding) = seen.stored_binding() {
+            let api = self.bindings(seen);
+            delete("delete a binding", &api, &binding.name_any(), uid(binding)).await?;
+            self.shared.bindings.deleted(&Key::of(binding), uid(binding));
+        }
+        let finalizers: Vec<_> =
+            seen.object.finalizers().iter().filter(|it| *it != keys::FINALIZER).cloned().collect();
+        match self.set_finalizers(seen, &finalizers).await {
+            // Gone by now.
+            Err(error) if error.code() == Some(404) => {}
+            other => other?,
+        }
+        Ok(Next::Change)
+    }
+
+    /// Puts our finalizer on the object before anything of it is in a cluster.
+    async fn claim(&self, seen: &Seen<K>) -> Result<(), Error> {
+        let mut finalizers = seen.object.finalizers().to_vec();
+        finalizers.push(keys::FINALIZER.to_owned());
+        Ok(self.set_finalizers(seen, &finalizers).await?)
+    }
+
+    async fn set_finalizers(&self, seen: &Seen<K>, finalizers: &[String]) -> Result<(), CallError> {
+        let patch = json!({"metadata": {
+            "finalizers": finalizers, "uid": uid(&*seen.object), "resourceVersion": version(&*seen.object),
+        }});
+        let request = self
+            .request(seen)
+            .patch(&seen.reference.name, &PatchParams::default(), &Patch::Merge(patch))
+            .map_err(kube::Error::BuildRequest);
+        let changed: Raw<K> =
+            call("change the finalizers of an object", async { self.shared.client.request(request?).await })
+                .await?;
+        // One whose last finalizer has gone while it is being deleted is gone with it.
+        if changed.meta().deletion_timestamp.is_some() && changed.finalizers().is_empty() {
+            self.objects.deleted(&Key::of(&changed), uid(&changed));
+        } else {
+            self.objects.wrote(changed);
+        }
+        Ok(())
+    }
+
+    /// Saves the ledger. What another leader saved since is not overwritten.
+    async fn save(
+        &self,
+        key: &Key,
+        seen: &Seen<K>,
+        spec: Option<FleetBindingSpec>,
+        writes: &[Write],
+    ) -> Result<Option<FleetBinding>, Error> {
+        let stored = seen.stored_binding();
+        let Some(mut spec) = spec else { return Ok(stored.cloned()) };
+        if !writes.is_empty() {
+            let ours = self.term().await?;
+            let newer = spec.ledger.term;
+            if newer > ours {
+                return Err(Error::Deposed { newer, ours });
+            }
+            spec.ledger.term = ours;
+        }
+        let api = self.bindings(seen);
+        let (_, name) = names::binding(&seen.reference);
+        let saved = match stored {
+            Some(stored) => {
+                let steps = json!([
+                    {"op": "test", "path": "/metadata/uid", "value": uid(stored)},
+                    {"op": "replace", "path": "/metadata/resourceVersion", "value": version(stored)},
+                    {"op": "replace", "path": "/spec", "value": spec},
+                ]);
+                call("save a ledger", api.patch(&name, &PatchParams::default(), &json_patch(steps))).await?
+            }
+            None => {
+                let owner = seen.object.owner_ref(&());
+                let body = json!({
+                    "apiVersion": API_VERSION, "kind": "FleetBinding",
+                    "metadata": {"name": name, "ownerReferences": owner.into_iter().collect::<Vec<_>>()},
+                    "spec": spec,
+                });
+                let body: FleetBinding =
+                    serde_json::from_value(body).map_err(|it| unreadable("a new binding", &it))?;
+                call("create a binding", api.create(&PostParams::default(), &body)).await?
+            }
+        };
+        self.shared.bindings.wrote(DeserializeGuard(Ok(saved.clone())));
+        self.memory().entry(key.clone()).or_default().saved = Some(self.shared.clock.instant());
+        Ok(Some(saved))
+    }
+
+    /// Stores a body once for all clusters.
+    async fn publish(&self, key: &Key, body: Body) -> Result<(), Error> {
+        if self.memory().get(key).is_some_and(|it| it.body.as_ref() == Some(&body.name)) {
+            return Ok(());
+        }
+        let api: Api<FleetRevision> = Api::namespaced(self.shared.client.clone(), keys::CONTENT_NAMESPACE);
+        let revision = FleetRevision::new(&body.name, body.spec);
+        match call("store a body", api.create(&PostParams::default(), &revision)).await {
+            // The name stands for the body: what is there is the same.
+            Err(error) if error.code() == Some(409) => {}
+            other => drop(other?),
+        }
+        self.memory().entry(key.clone()).or_default().body = Some(body.name);
+        Ok(())
+    }
+
+    /// Writes Assignments: those that let a cluster do more only after all others are stored (BUD-3).
+    async fn write(&self, seen: &Seen<K>, writes: Vec<Write>) -> Result<(), Error> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let term = self.term().await?;
+        let (growing, others): (Vec<_>, Vec<_>) = writes.into_iter().partition(|it| it.grows);
+        for group in [others, growing] {
+            let writing = stream::iter(group).map(|it| self.assign(seen, it, term));
+            writing.buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
+        }
+        Ok(())
+    }
+
+    async fn assign(&self, seen: &Seen<K>, write: Write, term: u64) -> Result<(), Error> {
+        let Write { cluster, mut spec, .. } = write;
+        spec.term = term;
+        let name = names::assignment(&seen.reference);
+        let api = self.assignments(&cluster);
+        let written = match seen.assignment(&cluster) {
+            Some(stored) => {
+                let steps = json!([
+                    {"op": "test", "path": "/metadata/uid", "value": uid(stored)},
+                    {"op": "replace", "path": "/spec", "value": spec},
+                ]);
+                call("write an assignment", api.patch(&name, &PatchParams::default(), &json_patch(steps)))
+                    .await?
+            }
+            None => {
+                let mut assignment = Assignment::new(&name, spec);
+                assignment.labels_mut().insert(keys::CLUSTER.to_owned(), names::fitted(&cluster));
+                call("create an assignment", api.create(&PostParams::default(), &assignment)).await?
+            }
+        };
+        self.shared.measures.dispatched();
+        self.shared.assignments.wrote(DeserializeGuard(Ok(written)));
+        Ok(())
+    }
+
+    async fn remove(&self, seen: &Seen<K>, cluster: &str) -> Result<(), Error> {
+        let Some(stored) = seen.assignment(cluster) else { return Ok(()) };
+        let api = self.assignments(cluster);
+        delete("delete an assignment", &api, &stored.name_any(), uid(stored)).await?;
+        self.shared.assignments.deleted(&Key::of(stored), uid(stored));
+        Ok(())
+    }
+
+    /// Writes both statuses where they changed; says how long to wait if that is too soon (ST-7).
+    async fn tell(
+        &self,
+        key: &Key,
+        seen: &Seen<K>,
+        observed: &Observed<'_>,
+        binding: Option<FleetBinding>,
+        standing: &status::Standing,
+    ) -> Result<Option<std::time::Duration>, Error> {
+        let is_told = |it: &FleetBinding| {
+            status::is_same(it.status.as_ref().unwrap_or(&FleetBindingStatus::default()), &standing.binding)
+        };
+        let binding = binding.filter(|it| !is_told(it));
+        let object = changes(seen.status(), &standing.object);
+        if binding.is_none() && object.is_none() {
+            return Ok(None);
+        }
+        let now = self.shared.clock.instant();
+        let last = self.memory().get(key).and_then(|it| it.status);
+        if let Some(wait) =
+            last.and_then(|it| (it + STATUS_REST).checked_duration_since(now)).filter(|it| !it.is_zero())
+        {
+            return Ok(Some(wait));
+        }
+        self.memory().entry(key.clone()).or_default().status = Some(now);
+        if let Some(binding) = binding {
+            let steps = json!([
+                {"op": "test", "path": "/metadata/uid", "value": uid(&binding)},
+                {"op": "add", "path": "/status", "value": standing.binding},
+            ]);
+            let (api, name) = (self.bindings(seen), binding.name_any());
+            let (params, patch) = (PatchParams::default(), json_patch(steps));
+            let told = call("tell how an object stands", api.patch_status(&name, &params, &patch)).await?;
+            self.shared.bindings.wrote(DeserializeGuard(Ok(told)));
+        }
+        if let Some(status) = object {
+            let patch = json!({"metadata": {"uid": observed.reference.uid}, "status": status});
+            let request = self
+                .request(seen)
+                .patch_subresource(
+                    "status",
+                    &seen.reference.name,
+                    &PatchParams::default(),
+                    &Patch::Merge(patch),
+                )
+                .map_err(kube::Error::BuildRequest);
+            let told = call("write an object's status", async { self.shared.client.request(request?).await });
+            self.objects.wrote(told.await?);
+        }
+        Ok(None)
+    }
+
+    async fn term(&self) -> Result<u64, Error> {
+        let known = self.shared.assignments.all();
+        let known = known.iter().filter_map(|it| it.0.as_ref().ok()).map(|it| it.spec.term).max();
+        Ok(self.shared.term.get(known.unwrap_or_default()).await?)
+    }
+
+    fn bindings(&self, seen: &Seen<K>) -> Api<FleetBinding> {
+        let (namespace, _) = names::binding(&seen.reference);
+        Api::namespaced(self.shared.client.clone(), &namespace)
+    }
+
+    fn assignments(&self, cluster: &str) -> Api<Assignment> {
+        Api::namespaced(self.shared.client.clone(), &names::cluster_namespace(cluster))
+    }
+
+    fn request(&self, seen: &Seen<K>) -> Request {
+        Request::new(K::url_path(&(), seen.reference.namespace.as_deref()))
+    }
+}
+
+/// Deletes exactly one object; one that is gone already is deleted.
+async fn delete<T>(name: &'static str, api: &Api<T>, object: &str, uid: &str) -> Result<(), Error>
+where
+    T: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let uid = Some(uid.to_owned());
+    let params = DeleteParams::default().preconditions(Preconditions { uid, ..Preconditions::default() });
+    match call(name, api.delete(object, &params)).await {
+        Err(error) if error.code() == Some(404) => Ok(()),
+        other => Ok(drop(other?)),
+    }
+}
+
+/// The fields of `wanted` that are not so in `status`.
+fn changes(status: &Value, wanted: &Value) -> Option<Value> {
+    let fields = wanted.as_object()?.iter().filter(|(name, value)| {
+        let known = &status[name.as_str()];
+        // A count that is not there is zero.
+        known != *value && !(known.is_null() && (value.as_u64() == Some(0) || value.as_str() == Some("")))
+    });
+    let fields: serde_json::Map<_, _> = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
+    (!fields.is_empty()).then_some(Value::Object(fields))
+}
+
+fn json_patch(steps: Value) -> Patch<()> {
+    Patch::Json(serde_json::from_value(steps).expect("these are steps of a JSON patch"))
+}
+
+fn unreadable(what: &str, fault: &serde_json::Error) -> Error {
+    Error::Unreadable { what: what.to_owned(), fault: fault.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_written_only_where_it_changes() {
+        let status = json!({"replicas": 3, "conditions": []});
+        assert_eq!(changes(&status, &json!({"replicas": 3, "readyReplicas": 0})), None);
+        assert_eq!(
+            changes(&status, &json!({"replicas": 2, "readyReplicas": 1})),
+            Some(json!({"replicas": 2, "readyReplicas": 1}))
+        );
+        assert_eq!(changes(&Value::Null, &Value::Null), None);
+    }
+}

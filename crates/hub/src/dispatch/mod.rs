@@ -1,0 +1,301 @@
+//! Brings objects of the hub into the clusters of the fleet.
+//!
+//! One mechanism for all kinds: what differs is behind [`Kind`](crate::placement::kinds::Kind). One object is one round:
+//! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
+//! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
+//! [`pods`] finds the clusters of pods to delete, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
+
+pub mod end;
+pub mod plan;
+pub mod pods;
+pub mod raw;
+pub mod status;
+pub mod term;
+
+mod apply;
+mod observe;
+
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kruise_core::{
+    api::fleet::{
+        assignment::Assignment,
+        binding::FleetBinding,
+        keys,
+        policy::{ClusterPlacementPolicy, PlacementPolicy},
+    },
+    runtime::{
+        access::{self, Right},
+        cache::{Cache, Cached, Feed},
+        client::Error as CallError,
+        clock::Clock,
+        controller::{self, Controller, Next, Reconcile, ReconcileError, Triggers},
+        events::{Recorder, Severity, about},
+        key::Key,
+    },
+};
+use kube::{Client, Resource, core::DeserializeGuard};
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
+use raw::Raw;
+use term::Term;
+
+/// How many objects are planned at once.
+pub const WORKERS: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
+/// How soon an object is looked at again while something is under way that only time brings on.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// How long the status of an object rests after it was written (ST-7).
+const STATUS_REST: Duration = Duration::from_secs(1);
+
+/// A stored object that may not be readable.
+pub type Guarded<K> = DeserializeGuard<K>;
+
+/// What dispatchers of all kinds share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The hub's API server.
+    pub client: Client,
+    /// Policies of namespaces.
+    pub policies: Cache<Guarded<PlacementPolicy>>,
+    /// Policies for all namespaces.
+    pub cluster_policies: Cache<Guarded<ClusterPlacementPolicy>>,
+    /// Bindings.
+    pub bindings: Cache<Guarded<FleetBinding>>,
+    /// Assignments of all clusters.
+    pub assignments: Cache<Guarded<Assignment>>,
+    /// The clusters and their states.
+    pub roster: Roster,
+    /// From which names of bodies are made.
+    pub key: RevisionKey,
+    /// The number of this leadership.
+    pub term: Arc<Term>,
+    /// Tells people.
+    pub events: Recorder,
+    /// Counts.
+    pub measures: Measures,
+    /// Time.
+    pub clock: Clock,
+}
+
+/// The rights that a dispatcher needs, besides those to its own kind.
+pub fn needs() -> Vec<Right> {
+    const READ: &[&str] = &["get", "list", "watch"];
+    const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+    const GROUP: &str = kruise_core::api::fleet::GROUP;
+    vec![
+        access::cluster(GROUP, "placementpolicies", READ),
+        access::cluster(GROUP, "clusterplacementpolicies", READ),
+        access::cluster(GROUP, "fleetbindings", KEEP),
+        access::cluster(GROUP, "fleetbindings/status", &["patch"]),
+        access::cluster(GROUP, "assignments", KEEP),
+        access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["create"]),
+        access::cluster(kruise_core::api::APPS_GROUP, "clonesets", &["get", "list", "watch", "patch"]),
+        access::cluster(kruise_core::api::APPS_GROUP, "clonesets/status", &["patch"]),
+    ]
+}
+
+/// Brings objects of kind `K` into the clusters.
+pub struct Dispatcher<K> {
+    shared: Shared,
+    objects: Cache<Raw<K>>,
+    memory: Mutex<HashMap<Key, Memory>>,
+}
+
+/// What is kept of one object between rounds. Losing it costs nothing but a little time.
+#[derive(Debug, Clone, Default)]
+struct Memory {
+    /// When the ledger was last saved, or the object first seen.
+    saved: Option<Instant>,
+    /// When its status was last written.
+    status: Option<Instant>,
+    /// What was told last.
+    told: Vec<String>,
+    /// The name of the body that is known to be stored.
+    body: Option<String>,
+}
+
+/// Why a round has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call failed.
+    #[error("a round is not carried out yet")]
+    Call(#[from] CallError),
+    /// Something that is needed cannot be read.
+    #[error("{what} cannot be read: {fault}")]
+    Unreadable {
+        /// What.
+        what: String,
+        /// Why not.
+        fault: String,
+    },
+    /// The binding of an object of the same name that is gone is still there.
+    #[error("the binding of the object that had this name before is still there")]
+    Predecessor,
+    /// Another leader has written since.
+    #[error("a leader of term {newer} has written; ours is {ours}")]
+    Deposed {
+        /// Its term.
+        newer: u64,
+        /// Ours.
+        ours: u64,
+    },
+}
+
+impl ReconcileError for Error {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Call(error) => error.label(),
+            Self::Unreadable { .. } => "decode",
+            Self::Predecessor => "predecessor",
+            Self::Deposed { .. } => "deposed",
+        }
+    }
+}
+
+/// The controller for objects of kind `K`.
+pub fn controller<K>(
+    shared: Shared,
+    objects: Cache<Raw<K>>,
+    settings: controller::Settings,
+) -> Controller<Dispatcher<K>>
+where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: Cached,
+{
+    let triggers = Triggers::new(shared.clock.clone());
+    follow(&triggers, &shared, &objects);
+    let feeds: Vec<Arc<dyn Feed>> = vec![
+        Arc::new(objects.clone()),
+        Arc::new(shared.policies.clone()),
+        Arc::new(shared.cluster_policies.clone()),
+        Arc::new(shared.bindings.clone()),
+        Arc::new(shared.assignments.clone()),
+        Arc::new(shared.roster.members().clone()),
+    ];
+    let dispatcher = Dispatcher { shared, objects, memory: Mutex::default() };
+    Controller::new(settings, triggers, feeds, dispatcher)
+}
+
+/// Wakes the dispatcher for what changes.
+fn follow<K>(triggers: &Triggers, shared: &Shared, objects: &Cache<Raw<K>>)
+where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: Cached,
+{
+    triggers.follow(objects, |_| true);
+    let wake = triggers.clone();
+    shared.assignments.on_change(move |change| {
+        let assignment = change.after.as_ref().or(change.before.as_ref());
+        let object = assignment.and_then(|it| it.0.as_ref().ok()).map(|it| &it.spec.object);
+        if let Some(object) = object.filter(|it| it.kind == K::kind(&())) {
+            wake.now(Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name));
+        }
+    });
+    let wake = triggers.clone();
+    shared.bindings.on_change(move |change| {
+        // Ours are known already; one that somebody deleted is not.
+        let before = change.before.as_ref().filter(|_| change.after.is_none());
+        let object = before.and_then(|it| it.0.as_ref().ok()).map(|it| &it.spec.object);
+        if let Some(object) = object.filter(|it| it.kind == K::kind(&())) {
+            wake.now(Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name));
+        }
+    });
+    let (wake, all) = (triggers.clone(), objects.clone());
+    let wake_all = move || all.all().iter().for_each(|it| wake.now(Key::of(&**it)));
+    let wake = wake_all.clone();
+    shared.policies.on_change(move |_| wake());
+    let wake = wake_all.clone();
+    shared.cluster_policies.on_change(move |_| wake());
+    shared.roster.on_change(wake_all);
+}
+
+impl<K> Reconcile for Dispatcher<K>
+where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: Cached,
+{
+    type Error = Error;
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let Some(object) = self.objects.get(&key) else {
+            self.memory().remove(&key);
+            return Ok(Next::Change);
+        };
+        let seen = self.observe(&object)?;
+        let now = self.shared.clock.instant();
+        let since = *self.memory().entry(key.clone()).or_default().saved.get_or_insert(now);
+        let elapsed = u32::try_from(now.saturating_duration_since(since).as_secs()).unwrap_or(u32::MAX);
+        let observed = seen.observed(&self.shared.key, elapsed, self.shared.clock.now());
+        if seen.is_ending {
+            return if seen.is_ours { self.end(&key, &seen, &observed).await } else { Ok(Next::Change) };
+        }
+        if observed.policy.is_none() && observed.binding.is_none() {
+            debug!("no policy matches");
+            let message = "no policy matches this object; it runs nowhere";
+            self.tell_once(&key, &seen, Severity::Normal, "NotPlaced", message);
+            return Ok(Next::Change);
+        }
+        let begun = self.shared.clock.instant();
+        let round = plan::plan(&observed);
+        self.shared.measures.planned(self.shared.clock.since(begun), &round);
+        self.carry_out(&key, &seen, &observed, round).await
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        self.objects.get(key).is_some()
+    }
+}
+
+impl<K> Dispatcher<K>
+where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: Cached,
+{
+    /// Tells people, unless it is what they were told last.
+    fn tell_once(
+        &self,
+        key: &Key,
+        seen: &observe::Seen<K>,
+        severity: Severity,
+        reason: &'static str,
+        message: &str,
+    ) {
+        let told = format!("{reason}: {message}");
+        let mut memory = self.memory();
+        let known = &mut memory.entry(key.clone()).or_default().told;
+        if known.contains(&told) {
+            return;
+        }
+        // The last few: what was told an hour ago may be told again.
+        known.push(told);
+        if known.len() > 16 {
+            known.remove(0);
+        }
+        drop(memory);
+        self.shared.events.record(about(&*seen.object), severity, reason, message);
+    }
+
+    fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
+        // Nothing panics under this lock.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> std::fmt::Debug for Dispatcher<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatcher").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}

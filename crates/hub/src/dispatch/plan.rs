@@ -1,0 +1,401 @@
+//! One round of one object: what is saved, and then written. Pure.
+//!
+//! The arithmetic is `scheduling`'s. Around it: which clusters there are and what they last said, bodies and their names,
+//! what an Assignment says besides its numbers, and clusters that leave. Every prefix of the writes is safe, because the
+//! ledger is saved first and a share counts from then on (HA-3).
+
+mod shares;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kruise_core::api::fleet::{
+    FederatedObject, GROUP,
+    assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, RevisionRef, ShareState},
+    binding::{FleetBinding, FleetBindingSpec, Ledger as Saved, PolicyRef},
+    keys,
+    member_cluster::ClusterState,
+    policy::{Placement, RolloutOrder},
+    revision::FleetRevisionSpec,
+};
+use scheduling::{
+    ledger::{Revision, Taken},
+    names::ClusterName,
+    partition::Seeding,
+    round as arithmetic,
+    split::{State, fit},
+};
+use serde_json::Value;
+
+use super::{
+    pods::{self, Routing},
+    status::{self, Standing, Trouble},
+};
+use crate::{
+    ledger,
+    names::RevisionKey,
+    placement::{
+        kinds::{self, Division, Kind, PodNumbers, pods_report},
+        overrides,
+        round::{self, Member, Prepared},
+        select::{ClusterFacts, Selection},
+    },
+};
+
+/// How long counters of seconds may run before they are saved for their own sake.
+const COUNTERS_KEPT_AFTER: u32 = 30;
+
+/// The policy that won for an object.
+#[derive(Debug, Clone)]
+pub struct Winner {
+    /// What it says.
+    pub placement: Arc<Placement>,
+    /// Which one it is.
+    pub reference: PolicyRef,
+}
+
+/// One cluster, as the hub sees it for one object.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// What policies see of it.
+    pub facts: ClusterFacts,
+    /// Whether there is a MemberCluster for it.
+    pub is_member: bool,
+    /// Its state, for people.
+    pub shown: ClusterState,
+    /// What can be done with it.
+    pub planning: State,
+    /// The Assignment that is stored for it.
+    pub assignment: Option<Arc<Assignment>>,
+}
+
+impl Cluster {
+    fn status(&self) -> Option<&AssignmentStatus> {
+        self.assignment.as_ref()?.status.as_ref()
+    }
+
+    fn stored(&self) -> Option<&AssignmentSpec> {
+        self.assignment.as_ref().map(|it| &it.spec)
+    }
+
+    /// Whether it knows a newer plan than `seq`. Then this hub was restored from an older copy, and the cluster is left
+    /// alone (HA-5).
+    fn is_ahead_of(&self, seq: u64) -> bool {
+        let stored = self.stored().map_or(0, |it| it.seq);
+        let applied = self.status().map_or(0, |it| it.applied_seq);
+        stored.max(applied) > seq
+    }
+}
+
+/// One read of the world for one object.
+#[derive(Debug, Clone, Copy)]
+pub struct Observed<'a> {
+    /// The object, as it is stored.
+    pub object: &'a Value,
+    /// Which one it is.
+    pub reference: &'a FederatedObject,
+    /// The policy that won.
+    pub policy: Option<&'a Winner>,
+    /// What was promised.
+    pub binding: Option<&'a FleetBinding>,
+    /// All clusters of the fleet, and those that the ledger knows.
+    pub clusters: &'a [Cluster],
+    /// From which names of bodies are made.
+    pub key: &'a RevisionKey,
+    /// Seconds since the ledger was last saved; 0 after a restart.
+    pub elapsed: u32,
+    /// The time, for conditions.
+    pub now: Timestamp,
+}
+
+impl Observed<'_> {
+    /// The object's generation.
+    pub fn generation(&self) -> i64 {
+        self.object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    /// The ledger, with a row for every cluster that has an Assignment.
+    pub(super) fn saved(&self) -> Saved {
+        let mut saved = self.binding.map(|it| it.spec.ledger.clone()).unwrap_or_default();
+        for cluster in self.clusters {
+            if let Some(assignment) = &cluster.assignment {
+                ledger::adopt(&mut saved, &cluster.facts.name, assignment);
+            }
+        }
+        saved
+    }
+}
+
+/// One Assignment to write. Its term is the writer's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// For which cluster.
+    pub cluster: String,
+    /// What it says.
+    pub spec: AssignmentSpec,
+    /// Whether it lets the cluster do more than before: those come after all others (BUD-3).
+    pub grows: bool,
+}
+
+/// A body to store before an Assignment names it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Body {
+    /// The name of the FleetRevision.
+    pub name: String,
+    /// What it says.
+    pub spec: FleetRevisionSpec,
+}
+
+/// What one round comes to, in the order in which it is carried out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Round {
+    /// What to save before anything is written; nothing if it is saved already.
+    pub save: Option<FleetBindingSpec>,
+    /// The body to store, if an Assignment names it.
+    pub body: Option<Body>,
+    /// Assignments to write.
+    pub writes: Vec<Write>,
+    /// Clusters whose Assignment has done its duty.
+    pub removals: Vec<String>,
+    /// How the object stands.
+    pub standing: Standing,
+    /// Whether nothing is under way that only time would bring on.
+    pub is_settled: bool,
+}
+
+/// Plans one round of an object that is to run.
+pub fn plan(observed: &Observed<'_>) -> Round {
+    let Some(winner) = observed.policy else { return held(observed, Trouble::Suspended) };
+    let FederatedObject { api_version, kind: name, .. } = observed.reference;
+    let group = api_version.split_once('/').map_or("", |it| it.0);
+    let kind = kinds::of(group, name);
+    if winner.placement.rollout.order == RolloutOrder::Waves {
+        return held(observed, Trouble::NotSupported("waves are not carried out yet".to_owned()));
+    }
+    match kind.division(observed.object) {
+        Err(fault) => held(observed, Trouble::BadNumbers(fault.to_string())),
+        Ok(Division::Pods(numbers)) => pods(observed, winner, &*kind, (group, name), &numbers),
+        Ok(_) => held(observed, Trouble::NotSupported(format!("objects of kind {name} are not placed yet"))),
+    }
+}
+
+/// Nothing is planned: everything stays as it is, and that is said.
+fn held(observed: &Observed<'_>, trouble: Trouble) -> Round {
+    let saved = observed.binding.map(|it| it.spec.ledger.clone()).unwrap_or_default();
+    let spec = FleetBindingSpec {
+        object: observed.reference.clone(),
+        policy: observed.policy.map(|it| it.reference.clone()),
+        ledger: saved,
+    };
+    Round {
+        save: (observed.binding.map(|it| &it.spec) != Some(&spec)).then_some(spec),
+        standing: status::troubled(trouble, observed),
+        is_settled: true,
+        ..Round::default()
+    }
+}
+
+fn pods(
+    observed: &Observed<'_>,
+    winner: &Winner,
+    kind: &dyn Kind,
+    names: (&str, &str),
+    numbers: &PodNumbers,
+) -> Round {
+    let saved = observed.saved();
+    let target = kinds::revision(kind, observed.object);
+    let body = kinds::body(kind, observed.object);
+    let placement = &*winner.placement;
+    let unfit: Vec<_> =
+        observed.clusters.iter().map(|it| overrides::for_cluster(placement, &it.facts, &body)).collect();
+    let routing = route(observed, &saved, numbers);
+    let members: Vec<_> = observed
+        .clusters
+        .iter()
+        .zip(&unfit)
+        .map(|(it, patches)| member(it, &saved, &routing, patches.is_err()))
+        .collect();
+    let object = round::Object {
+        uid: &observed.reference.uid,
+        kind: names,
+        numbers,
+        per_cluster: annotation(observed.object, keys::NUMBERS) == Some("PerCluster"),
+        target,
+        placement,
+        policy_generation: u64::try_from(winner.reference.generation).unwrap_or_default(),
+        cause: cause(observed, &saved),
+        partition_rollback: false,
+        after: None,
+        pre_pull: None,
+        elapsed: observed.elapsed,
+    };
+    let prepared = match round::prepare(&object, &members) {
+        Ok(prepared) => prepared,
+        Err(fault) => return held(observed, Trouble::BadNumbers(fault.to_string())),
+    };
+    let (before, refused) = told(observed, &saved, &prepared, target);
+    let planned = match arithmetic::plan(&prepared.world(), &before) {
+        Ok(planned) => planned,
+        Err(fault) => return held(observed, Trouble::BadNumbers(fault.to_string())),
+    };
+    let patches = unfit.into_iter().map(|it| it.map_err(|it| it.to_string())).collect();
+    let draft = shares::Draft {
+        observed,
+        winner,
+        kind,
+        body,
+        target,
+        saved,
+        prepared,
+        planned,
+        routing: &routing,
+        patches,
+    };
+    draft.finish(&before, refused)
+}
+
+/// The ledger with what clusters have reported since.
+fn told(
+    observed: &Observed<'_>,
+    saved: &Saved,
+    prepared: &Prepared<'_>,
+    target: Revision,
+) -> (arithmetic::Ledger, Vec<(String, String)>) {
+    let mut ledger = ledger::read(saved, &prepared.names(), None);
+    if saved.target.is_none() {
+        (ledger.target, ledger.stable) = (target, target);
+    }
+    let mut refused = Vec::new();
+    for row in &mut ledger.rows {
+        let cluster = observed.clusters.iter().find(|it| it.facts.name == row.cluster.as_str());
+        let Some(status) = cluster.and_then(Cluster::status) else { continue };
+        if status.report == 0 {
+            continue;
+        }
+        if let Taken::Refused(why) = row.take(pods_report(status), ledger.target) {
+            refused.push((row.cluster.to_string(), why.to_string()));
+        }
+    }
+    (ledger, refused)
+}
+
+fn member<'a>(cluster: &'a Cluster, saved: &Saved, routing: &'a Routing, is_unfit: bool) -> Member<'a> {
+    let row = saved.clusters.get(&cluster.facts.name);
+    let mut states = vec![cluster.planning];
+    states.extend(cluster.is_ahead_of(row.map_or(0, |it| it.share.seq)).then_some(State::Offline));
+    states.extend(is_unfit.then_some(State::Unsupported));
+    Member {
+        facts: &cluster.facts,
+        state: State::strongest(states),
+        has_row: row.is_some(),
+        current: row.map_or(0, |it| it.share.replicas),
+        free: None,
+        running: cluster.status().map_or(0, |it| it.counts.replicas),
+        promised_to_others: 0,
+        named: routing.named(&cluster.facts.name),
+        seeding: Seeding::Able,
+        dispatched: cluster.stored().map_or(0, |it| it.seq),
+        stopped: false,
+        weight_in_use: row.and_then(|it| it.weight),
+    }
+}
+
+fn route(observed: &Observed<'_>, saved: &Saved, numbers: &PodNumbers) -> Routing {
+    let holds = |it: &&Cluster| saved.clusters.get(&it.facts.name).is_some_and(|it| it.share.seq > 0);
+    let candidate = |it: &'_ Cluster| it.status().and_then(|it| it.pods.clone());
+    let answers: Vec<_> =
+        observed.clusters.iter().filter(holds).map(|it| (&it.facts.name, candidate(it))).collect();
+    let candidates: Vec<_> = answers
+        .iter()
+        .map(|(cluster, answer)| pods::Candidate { cluster, answer: answer.as_ref() })
+        .collect();
+    pods::route(&numbers.pods_to_delete, &candidates)
+}
+
+/// Why this round takes place, as far as it matters for weights.
+fn cause(observed: &Observed<'_>, saved: &Saved) -> fit::Cause {
+    let policy = observed.binding.and_then(|it| it.spec.policy.as_ref());
+    let is_new = |it: &Cluster| it.is_member && !saved.clusters.contains_key(&it.facts.name);
+    if saved.generation != observed.generation() {
+        fit::Cause::Spec
+    } else if policy != observed.policy.map(|it| &it.reference) {
+        fit::Cause::Policy
+    } else if observed.clusters.iter().any(is_new) {
+        fit::Cause::ClusterSet
+    } else {
+        fit::Cause::Report
+    }
+}
+
+/// Whether an intent to delete or to let go was carried out, so that the Assignment may go (DEL-1, PROTO-11).
+pub(super) fn is_over(assignment: &Assignment) -> bool {
+    let Some(status) = &assignment.status else { return false };
+    let is_applied = (status.applied_term, status.applied_seq) >= (assignment.spec.term, assignment.spec.seq);
+    assignment.spec.intent != Intent::Apply
+        && is_applied
+        && matches!(status.state, Some(ShareState::Deleted | ShareState::Orphaned))
+}
+
+/// How a cluster was judged by the policy.
+fn selection<'a>(prepared: &'a Prepared<'_>, cluster: &ClusterName) -> Option<&'a Selection> {
+    prepared.selections.iter().find(|it| it.0 == *cluster).map(|it| &it.1)
+}
+
+/// Whether nothing but what can be read again differs: reports, and seconds that were counted.
+fn says_the_same(a: &Saved, b: &Saved, elapsed: u32) -> bool {
+    let essence = |it: &Saved| {
+        let mut it = it.clone();
+        it.term = 0;
+        if elapsed < COUNTERS_KEPT_AFTER {
+            it.rebalance.passed_seconds = 0;
+        }
+        for row in it.clusters.values_mut() {
+            row.report = None;
+            if elapsed < COUNTERS_KEPT_AFTER {
+                (row.moving_seconds, row.unused_seconds, row.busy_seconds) = (0, 0, 0);
+            }
+        }
+        it
+    };
+    essence(a) == essence(b)
+}
+
+fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    debug_assert!(key.starts_with(GROUP), "only the fleet's own annotations are read");
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
+/// The names of revisions, by hash.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(std::collections::BTreeMap<String, RevisionRef>);
+
+impl Names {
+    /// Every revision that is known for the object; of two names for one hash the newer body's counts.
+    fn of(observed: &Observed<'_>, saved: &Saved, target: RevisionRef) -> Self {
+        let mut names = Self::default();
+        let stored = observed.clusters.iter().filter_map(Cluster::stored);
+        for it in stored.flat_map(|it| [&it.target, &it.stable]).flatten() {
+            names.0.insert(it.hash.clone(), it.clone());
+        }
+        for it in
+            [&saved.rolled_back, &saved.pre_download, &saved.stable, &saved.target].into_iter().flatten()
+        {
+            names.0.insert(it.hash.clone(), it.clone());
+        }
+        names.0.insert(target.hash.clone(), target);
+        names
+    }
+
+    fn get(&self, revision: Revision) -> Option<RevisionRef> {
+        self.0.get(&ledger::hash(revision)).cloned()
+    }
+
+    /// The revision as the ledger keeps it, known or not.
+    fn kept(&self, revision: Revision) -> RevisionRef {
+        let unknown = || RevisionRef { hash: ledger::hash(revision), ..RevisionRef::default() };
+        self.get(revision).unwrap_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! From shares to Assignments.
+
+use kruise_core::api::fleet::{
+    PatchStep, Slice,
+    assignment::{AssignmentSpec, Intent, RevisionRef},
+    binding::{FleetBindingSpec, Ledger as Saved},
+    policy::DynamicWeights,
+    revision::FleetRevisionSpec,
+};
+use scheduling::{
+    ledger::{Revision, Row},
+    pulls::Time,
+    round as arithmetic,
+    split::State,
+};
+use serde_json::Value;
+
+use super::{Body, Cluster, Names, Observed, Round, Winner, Write, is_over, says_the_same, selection};
+use crate::{
+    dispatch::{
+        pods::Routing,
+        status::{self, Account},
+    },
+    ledger,
+    placement::{
+        kinds::{Granted, Kind},
+        round::{Prepared, fingerprint},
+        select::Selection,
+    },
+};
+
+/// A round whose shares are decided.
+pub(super) struct Draft<'a> {
+    pub(super) observed: &'a Observed<'a>,
+    pub(super) winner: &'a Winner,
+    pub(super) kind: &'a dyn Kind,
+    pub(super) body: Value,
+    pub(super) target: Revision,
+    pub(super) saved: Saved,
+    pub(super) prepared: Prepared<'a>,
+    pub(super) planned: arithmetic::Plan,
+    pub(super) routing: &'a Routing,
+    /// What differs in each cluster, in the order of the clusters; or why that cannot be.
+    pub(super) patches: Vec<Result<Vec<PatchStep>, String>>,
+}
+
+/// What becomes of one cluster's Assignment.
+enum Fate {
+    /// It stays as it is.
+    Same,
+    /// It is written.
+    Write(Box<Write>),
+    /// It has done its duty, and the row goes with it.
+    Over,
+    /// There is none, and nothing is left of the share: the row goes.
+    Forgotten,
+}
+
+/// Whether a cluster gives an object up.
+enum Leaving {
+    No,
+    Yes,
+    Over,
+    Nothing,
+}
+
+impl Draft<'_> {
+    /// Makes the round. `before` is the ledger that was planned from.
+    pub(super) fn finish(mut self, before: &arithmetic::Ledger, refused: Vec<(String, String)>) -> Round {
+        let revision = RevisionRef {
+            namespace: None,
+            name: self.observed.key.revision(&self.observed.reference.uid, &self.body),
+            hash: ledger::hash(self.target),
+        };
+        let names = Names::of(self.observed, &self.saved, revision.clone());
+        let mut round = Round::default();
+        let mut rows = std::mem::take(&mut self.planned.ledger.rows);
+        // In the order of the plan, which has shrinks first; then what changed besides the numbers.
+        let planned: Vec<usize> = self.planned.writes.iter().map(|it| it.0).collect();
+        let rest: Vec<usize> = (0..rows.len()).filter(|it| !planned.contains(it)).collect();
+        let mut gone = Vec::new();
+        for place in planned.into_iter().chain(rest) {
+            match self.fate(&mut rows[place], &names) {
+                Fate::Same => {}
+                Fate::Write(write) => round.writes.push(*write),
+                Fate::Over => {
+                    round.removals.push(rows[place].cluster.to_string());
+                    gone.push(place);
+                }
+                Fate::Forgotten => gone.push(place),
+            }
+        }
+        round.writes.sort_by_key(|it| it.grows);
+        let account = Account {
+            observed: self.observed,
+            prepared: &self.prepared,
+            before,
+            planned: &self.planned,
+            rows: &rows,
+            routing: self.routing,
+            refused: &refused,
+            unfit: &self.unfit(),
+        };
+        round.standing = status::standing(&account, self.kind);
+        let mut place = 0;
+        rows.retain(|_| {
+            place += 1;
+            !gone.contains(&(place - 1))
+        });
+        self.planned.ledger.rows = rows;
+        round.body = self.body_for(&round.writes, &revision);
+        let after = self.ledger(&names);
+        round.is_settled = self.is_settled(&round, &after);
+        round.save = self.save(after);
+        round
+    }
+
+    fn fate(&self, row: &mut Row, names: &Names) -> Fate {
+        let name = row.cluster.to_string();
+        let Some(place) = self.observed.clusters.iter().position(|it| it.facts.name == name) else {
+            return Fate::Same;
+        };
+        let cluster = &self.observed.clusters[place];
+        let stored = cluster.stored();
+        let intent = match self.leaving(row, cluster) {
+            Leaving::No => Intent::Apply,
+            Leaving::Yes => Intent::Delete,
+            Leaving::Over => return Fate::Over,
+            Leaving::Nothing => return Fate::Forgotten,
+        };
+        if row.share.seq == 0 || row.lost || cluster.is_ahead_of(row.share.seq) {
+            return Fate::Same;
+        }
+        let Ok(overrides) = &self.patches[place] else { return Fate::Same };
+        let Some(mut spec) = self.spec(row, cluster, intent, overrides, names) else { return Fate::Same };
+        if let Some(stored) = stored.filter(|it| it.seq == row.share.seq) {
+            let is_same = AssignmentSpec { term: stored.term, ..spec.clone() } == *stored;
+            // What a silent cluster may be acting on is left alone (STATE-4).
+            if is_same || !is_heard(cluster.planning) {
+                return Fate::Same;
+            }
+            row.share.seq += 1;
+            row.acknowledged = false;
+            spec.seq = row.share.seq;
+        }
+        let grows = grows(stored.and_then(|it| it.slice.as_ref()), spec.slice.as_ref());
+        Fate::Write(Box::new(Write { cluster: name, spec, grows }))
+    }
+
+    /// Whether the cluster gives the object up: the policy does not select it any more, and it is empty (DEL-5, CS-6).
+    fn leaving(&self, row: &Row, cluster: &Cluster) -> Leaving {
+        let is_selected = cluster.is_member
+            && !matches!(selection(&self.prepared, &row.cluster), None | Some(Selection::Not(_)));
+        if is_selected || row.share.replicas > 0 || row.share.seq == 0 {
+            return Leaving::No;
+        }
+        let is_empty = row.acknowledged && row.report.is_some_and(|it| it.pods == 0);
+        match &cluster.assignment {
+            None if row.replicas.exposure == 0 => Leaving::Nothing,
+            None => Leaving::No,
+            Some(it) if is_over(it) => Leaving::Over,
+            Some(it) if it.spec.intent != Intent::Apply || is_empty => Leaving::Yes,
+            Some(_) => Leaving::No,
+        }
+    }
+
+    /// What a cluster's Assignment should say; nothing if one of its bodies is not known.
+    fn spec(
+        &self,
+        row: &Row,
+        cluster: &Cluster,
+        intent: Intent,
+        overrides: &[PatchStep],
+        names: &Names,
+    ) -> Option<AssignmentSpec> {
+        let placement = &*self.winner.placement;
+        let spec = AssignmentSpec {
+            object: self.observed.reference.clone(),
+            term: 0,
+            seq: row.share.seq,
+            epoch: row.share.epoch,
+            intent,
+            deletion: placement.deletion,
+            ..AssignmentSpec::default()
+        };
+        if intent != Intent::Apply {
+            return Some(spec);
+        }
+        let granted = Granted {
+            cluster: &cluster.facts.name,
+            share: &row.share,
+            slots: 0,
+            time: Time::Unlimited,
+            pods_to_delete: self.pods_to_delete(row, cluster),
+            nodes: &[],
+        };
+        Some(AssignmentSpec {
+            target: Some(names.get(row.share.body)?),
+            stable: Some(names.get(row.share.stable)?),
+            slice: Some(self.kind.slice(&granted)),
+            overrides: overrides.to_vec(),
+            when_exists: placement.when_exists,
+            drift: placement.drift.clone(),
+            pods_asked: self.routing.asked(&cluster.facts.name).to_vec(),
+            ..spec
+        })
+    }
+
+    /// The pods that the plan lets the cluster delete: those named now, or still those that were named before (BUD-9).
+    fn pods_to_delete<'a>(&'a self, row: &Row, cluster: &'a Cluster) -> &'a [String] {
+        let named = self.routing.named(&cluster.facts.name);
+        if row.share.named == fingerprint(named) {
+            return named;
+        }
+        match cluster.stored().and_then(|it| it.slice.as_ref()) {
+            Some(Slice::CloneSet(slice)) if row.share.named != 0 => &slice.pods_to_delete,
+            _ => &[],
+        }
+    }
+
+    fn body_for(&self, writes: &[Write], revision: &RevisionRef) -> Option<Body> {
+        let names_it = |it: &Write| {
+            [&it.spec.target, &it.spec.stable].into_iter().flatten().any(|it| it.name == revision.name)
+        };
+        let reference = self.observed.reference;
+        writes.iter().any(names_it).then(|| Body {
+            name: revision.name.clone(),
+            spec: FleetRevisionSpec {
+                api_version: reference.api_version.clone(),
+                kind: reference.kind.clone(),
+                namespace: reference.namespace.clone(),
+                name: reference.name.clone(),
+                hash: revision.hash.clone(),
+                body: Some(self.body.clone()),
+                sealed: None,
+            },
+        })
+    }
+
+    fn ledger(&self, names: &Names) -> Saved {
+        let mut after = self.saved.clone();
+        ledger::write(&mut after, &self.planned.ledger, None, |it| names.kept(it));
+        after.generation = self.observed.generation();
+        if self.winner.placement.replicas.dynamic != DynamicWeights::None {
+            for cluster in &self.prepared.clusters {
+                if let Some(row) = after.clusters.get_mut(cluster.candidate.name.as_str()) {
+                    row.weight = Some(cluster.candidate.weight);
+                }
+            }
+        }
+        // A cluster that never got anything needs no row.
+        after.clusters.retain(|_, it| it.share.seq > 0);
+        after
+    }
+
+    fn save(&self, ledger: Saved) -> Option<FleetBindingSpec> {
+        let policy = Some(self.winner.reference.clone());
+        let object = self.observed.reference.clone();
+        let is_saved = self.observed.binding.is_some_and(|it| {
+            it.spec.object == object
+                && it.spec.policy == policy
+                && says_the_same(&it.spec.ledger, &ledger, self.observed.elapsed)
+        });
+        (!is_saved).then_some(FleetBindingSpec { object, policy, ledger })
+    }
+
+    fn is_settled(&self, round: &Round, after: &Saved) -> bool {
+        let is_waiting = |it: &Row| {
+            let cluster = self.observed.clusters.iter().find(|one| one.facts.name == it.cluster.as_str());
+            it.share.seq > 0 && cluster.is_some_and(|it| is_heard(it.planning)) && !it.acknowledged
+        };
+        let rows = &self.planned.ledger.rows;
+        round.writes.is_empty()
+            && round.removals.is_empty()
+            && !self.routing.is_pending
+            && !rows.iter().any(|it| it.moving > 0 || is_waiting(it))
+            && self.planned.conditions.is_empty()
+            && self.planned.unplaced == 0
+            && after.scale_down == 0
+            && !after.rebalance.asked
+    }
+
+    fn unfit(&self) -> Vec<(String, String)> {
+        let clusters = self.observed.clusters.iter().zip(&self.patches);
+        clusters.filter_map(|(it, patches)| Some((it.facts.name.clone(), patches.clone().err()?))).collect()
+    }
+}
+
+/// Whether plans reach a cluster in this state. One that the policy does not select is asked to give away what it has.
+fn is_heard(state: State) -> bool {
+    !matches!(state, State::Offline | State::Lost | State::Pending | State::Unsupported)
+}
+
+/// Whether a cluster may do more by the new numbers than by the old ones.
+fn grows(old: Option<&Slice>, new: Option<&Slice>) -> bool {
+    match (old, new) {
+        (_, None) => false,
+        (Some(Slice::CloneSet(old)), Some(Slice::CloneSet(new))) => {
+            new.replicas > old.replicas
+                || new.updated > old.updated
+                || new.max_unavailable > old.max_unavailable
+                || new.max_surge > old.max_surge
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,246 @@
+use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice};
+use serde_json::json;
+
+use super::*;
+use crate::dispatch::end::end;
+
+const CLUSTERS: [&str; 3] = ["a", "b", "c"];
+
+/// An object with its policy and what the hub has stored about it.
+struct World {
+    object: Value,
+    reference: FederatedObject,
+    winner: Option<Winner>,
+    binding: Option<FleetBinding>,
+    clusters: Vec<Cluster>,
+    key: RevisionKey,
+    elapsed: u32,
+}
+
+impl World {
+    fn new(replicas: u32) -> Self {
+        let cluster = |name: &str| Cluster {
+            facts: ClusterFacts {
+                name: name.to_owned(),
+                apis: vec!["apps.kruise.io/v1beta1/CloneSet".to_owned()],
+                ..ClusterFacts::default()
+            },
+            is_member: true,
+            shown: ClusterState::Ready,
+            planning: State::Ready,
+            assignment: None,
+        };
+        Self {
+            object: json!({
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet",
+                "metadata": {"name": "web", "namespace": "shop", "generation": 1},
+                "spec": {"replicas": replicas, "selector": {}, "template": {"spec": {"containers": []}}},
+            }),
+            reference: FederatedObject {
+                api_version: "apps.kruise.io/v1beta1".into(),
+                kind: "CloneSet".into(),
+                namespace: Some("shop".into()),
+                name: "web".into(),
+                uid: "u".into(),
+            },
+            winner: Some(Winner { placement: Arc::default(), reference: PolicyRef::default() }),
+            binding: None,
+            clusters: CLUSTERS.map(cluster).to_vec(),
+            key: RevisionKey::new(&[7; 32]),
+            elapsed: 0,
+        }
+    }
+
+    fn observed(&self) -> Observed<'_> {
+        Observed {
+            object: &self.object,
+            reference: &self.reference,
+            policy: self.winner.as_ref(),
+            binding: self.binding.as_ref(),
+            clusters: &self.clusters,
+            key: &self.key,
+            elapsed: self.elapsed,
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn plan(&self) -> Round {
+        plan(&self.observed())
+    }
+
+    /// Stores what a round wants, as far as its `writes`-th Assignment.
+    fn store(&mut self, round: &Round, writes: usize) {
+        if let Some(spec) = &round.save {
+            self.binding = Some(FleetBinding { spec: spec.clone(), ..FleetBinding::default() });
+        }
+        for write in round.writes.iter().take(writes) {
+            let cluster = self.clusters.iter_mut().find(|it| it.facts.name == write.cluster).unwrap();
+            let status = cluster.assignment.as_ref().and_then(|it| it.status.clone());
+            let spec = AssignmentSpec { term: 1, ..write.spec.clone() };
+            cluster.assignment = Some(Arc::new(Assignment { spec, status, ..Assignment::default() }));
+        }
+    }
+
+    /// Every cluster does at once what its Assignment says, and reports it.
+    fn obey(&mut self) {
+        for cluster in &mut self.clusters {
+            let Some(assignment) = &mut cluster.assignment else { continue };
+            let assignment = Arc::make_mut(assignment);
+            let spec = &assignment.spec;
+            let Some(Slice::CloneSet(CloneSetSlice { replicas, .. })) = spec.slice else { continue };
+            let number = assignment.status.as_ref().map_or(0, |it| it.report) + 1;
+            let counts = Counts {
+                replicas,
+                ready: replicas,
+                available: replicas,
+                updated: replicas,
+                updated_available: replicas,
+                stable: replicas,
+                ..Counts::default()
+            };
+            assignment.status = Some(AssignmentStatus {
+                incarnation: 1,
+                report: number,
+                applied_term: spec.term,
+                applied_seq: spec.seq,
+                generation: 1,
+                observed_generation: 1,
+                applied: spec.slice.clone(),
+                target: spec.target.clone(),
+                stable: spec.stable.clone(),
+                counts,
+                ..AssignmentStatus::default()
+            });
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            let round = self.plan();
+            if round.save.is_none() && round.writes.is_empty() {
+                return;
+            }
+            self.store(&round, usize::MAX);
+            self.obey();
+        }
+        panic!("it does not come to rest");
+    }
+}
+
+#[test]
+fn a_first_round_saves_all_shares_before_it_writes_any() {
+    let world = World::new(10);
+    let round = world.plan();
+    let saved = &round.save.as_ref().unwrap().ledger;
+    let shares: Vec<u32> = saved.clusters.values().map(|it| it.share.replicas).collect();
+    assert_eq!((shares.iter().sum::<u32>(), round.writes.len()), (10, 3));
+    assert!(round.writes.iter().all(|it| it.spec.seq == 1 && it.grows));
+    let body = round.body.unwrap();
+    assert_eq!(body.spec.body.unwrap().pointer("/spec/replicas"), None);
+    assert!(round.writes.iter().all(|it| it.spec.target.as_ref().unwrap().name == body.name));
+}
+
+#[test]
+fn ha_3_shares_that_were_saved_and_not_written_are_written_as_they_are() {
+    let mut world = World::new(10);
+    let first = world.plan();
+    world.store(&first, 1);
+    let second = world.plan();
+    assert_eq!(second.save, None);
+    assert_eq!(second.writes, first.writes[1..]);
+}
+
+#[test]
+fn ha_4_at_rest_nothing_is_saved_or_written() {
+    let mut world = World::new(10);
+    world.settle();
+    world.elapsed = 3_600;
+    let round = world.plan();
+    assert_eq!((round.save, round.writes, round.body), (None, vec![], None));
+    assert!(round.is_settled);
+}
+
+#[test]
+fn a_body_that_differs_without_another_revision_gets_a_number_of_its_own() {
+    let mut world = World::new(10);
+    world.settle();
+    world.object["spec"]["minReadySeconds"] = json!(5);
+    let round = world.plan();
+    let seqs: Vec<u64> = round.writes.iter().map(|it| it.spec.seq).collect();
+    assert_eq!(seqs, [2, 2, 2]);
+    let ledger = &round.save.as_ref().unwrap().ledger;
+    assert!(ledger.clusters.values().all(|it| it.share.seq == 2 && !it.acknowledged));
+    assert!(round.writes.iter().all(|it| it.spec.target == it.spec.stable && !it.grows));
+}
+
+#[test]
+fn state_4_a_silent_cluster_is_left_alone_whatever_changes() {
+    let mut world = World::new(10);
+    world.settle();
+    world.clusters[1].planning = State::Offline;
+    world.clusters[1].shown = ClusterState::Offline;
+    world.object["spec"]["replicas"] = json!(20);
+    world.object["spec"]["minReadySeconds"] = json!(5);
+    let round = world.plan();
+    assert!(!round.writes.is_empty() && round.writes.iter().all(|it| it.cluster != "b"));
+}
+
+#[test]
+fn ha_5_a_cluster_that_knows_a_newer_plan_is_not_planned_for() {
+    let mut world = World::new(10);
+    world.settle();
+    let assignment = Arc::make_mut(world.clusters[1].assignment.as_mut().unwrap());
+    assignment.status.as_mut().unwrap().applied_seq = 9;
+    world.object["spec"]["replicas"] = json!(20);
+    let round = world.plan();
+    assert!(!round.writes.is_empty() && round.writes.iter().all(|it| it.cluster != "b"));
+}
+
+#[test]
+fn del_5_without_a_policy_nothing_changes_but_what_is_said() {
+    let mut world = World::new(10);
+    world.settle();
+    world.winner = None;
+    let round = world.plan();
+    assert_eq!((round.writes, round.removals), (vec![], vec![]));
+    let saved = round.save.unwrap();
+    assert_eq!((saved.policy, saved.ledger), (None, world.binding.unwrap().spec.ledger));
+    assert_eq!(round.standing.binding.summary, "Suspended");
+}
+
+#[test]
+fn a_policy_with_waves_is_not_carried_out_half() {
+    let mut world = World::new(10);
+    let mut placement = Placement::default();
+    placement.rollout.order = RolloutOrder::Waves;
+    world.winner.as_mut().unwrap().placement = Arc::new(placement);
+    let round = world.plan();
+    assert!(round.writes.is_empty());
+    assert_eq!(round.standing.binding.conditions[0].reason, "NotSupported");
+}
+
+#[test]
+fn del_1_every_cluster_is_told_and_forgotten_when_it_has_obeyed() {
+    let mut world = World::new(10);
+    world.settle();
+    let ending = end(&world.observed());
+    assert_eq!(ending.writes.len(), 3);
+    assert!(ending.writes.iter().all(|it| it.spec.intent == Intent::Delete && it.spec.seq == 2));
+    let saved = ending.save.clone().unwrap();
+    assert!(saved.ledger.clusters.values().all(|it| it.share.seq == 2));
+    let round = Round { save: ending.save, writes: ending.writes, ..Round::default() };
+    world.store(&round, 1);
+    // A crash: the others are told with the numbers that were saved.
+    let again = end(&world.observed());
+    assert_eq!((again.writes.len(), again.waiting.len(), again.save), (2, 1, None));
+    world.store(&Round { writes: again.writes, ..Round::default() }, 2);
+    for cluster in &mut world.clusters {
+        let assignment = Arc::make_mut(cluster.assignment.as_mut().unwrap());
+        let status = assignment.status.as_mut().unwrap();
+        (status.applied_seq, status.state) = (2, Some(ShareState::Deleted));
+    }
+    let over = end(&world.observed());
+    assert_eq!((over.removals.len(), over.writes.len()), (3, 0));
+    world.clusters.iter_mut().for_each(|it| it.assignment = None);
+    assert!(end(&world.observed()).is_over());
+}

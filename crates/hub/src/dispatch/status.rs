@@ -1,0 +1,271 @@
+//! How an object stands over the fleet: the binding's status, the object's own, and what is worth telling. Pure.
+
+mod conditions;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kruise_core::{
+    api::fleet::{
+        assignment::ShareState,
+        binding::{ClusterRow, FleetBindingStatus},
+        keys::events,
+        member_cluster::ClusterState,
+    },
+    runtime::events::Severity,
+};
+use scheduling::{
+    ledger::Row,
+    round::{self as arithmetic, Why},
+};
+use serde_json::Value;
+
+use super::{
+    plan::{Cluster, Observed},
+    pods::Routing,
+};
+use crate::{
+    ledger,
+    placement::{
+        kinds::{
+            Kind,
+            totals::{MemberWord, Totals},
+        },
+        round::Prepared,
+    },
+};
+
+/// Why an object is not planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// No policy matches any more (DEL-5).
+    Suspended,
+    /// Its numbers cannot be used.
+    BadNumbers(String),
+    /// This build cannot do what the policy asks for.
+    NotSupported(String),
+}
+
+/// Something to tell people about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Whether somebody should look into it.
+    pub severity: Severity,
+    /// One word.
+    pub reason: &'static str,
+    /// The rest.
+    pub message: String,
+}
+
+/// How an object stands.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Standing {
+    /// The status of its binding.
+    pub binding: FleetBindingStatus,
+    /// Its own status, as far as the fleet writes it.
+    pub object: Value,
+    /// What is worth telling.
+    pub notes: Vec<Note>,
+    /// Why it is not planned, if it is not.
+    pub trouble: Option<Trouble>,
+}
+
+/// A round, as far as people are told of it.
+pub(super) struct Account<'a> {
+    pub(super) observed: &'a Observed<'a>,
+    pub(super) prepared: &'a Prepared<'a>,
+    pub(super) before: &'a arithmetic::Ledger,
+    pub(super) planned: &'a arithmetic::Plan,
+    pub(super) rows: &'a [Row],
+    pub(super) routing: &'a Routing,
+    /// Clusters whose report cannot be true, and why.
+    pub(super) refused: &'a [(String, String)],
+    /// Clusters whose overrides do not fit, and why.
+    pub(super) unfit: &'a [(String, String)],
+}
+
+impl Account<'_> {
+    fn cluster(&self, name: &str) -> Option<&Cluster> {
+        self.observed.clusters.iter().find(|it| it.facts.name == name)
+    }
+
+    /// Rows of clusters that were given something.
+    fn given(&self) -> impl Iterator<Item = (&Row, &Cluster)> {
+        let rows = self.rows.iter().filter(|it| it.share.seq > 0);
+        rows.filter_map(|it| Some((it, self.cluster(it.cluster.as_str())?)))
+    }
+}
+
+/// How the object stands after a round.
+pub(super) fn standing(account: &Account<'_>, kind: &dyn Kind) -> Standing {
+    let observed = account.observed;
+    let totals = totals(account);
+    let fitted = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
+    let known = observed.binding.and_then(|it| it.status.as_ref());
+    let held = conditions::of(account, &totals);
+    let binding = FleetBindingStatus {
+        observed_generation: totals
+            .observed_generation
+            .unwrap_or_else(|| known.map_or(0, |it| it.observed_generation)),
+        cluster_count: fitted(account.rows.iter().filter(|it| it.share.seq > 0).count() as u64),
+        desired: fitted(account.planned.population),
+        ready: fitted(totals.ready),
+        available: fitted(totals.available),
+        updated: fitted(totals.updated),
+        unknown_replicas: fitted(totals.unknown),
+        wave: String::new(),
+        budget: budget(account),
+        summary: conditions::summary(&held).to_owned(),
+        clusters: rows(account),
+        conditions: conditions::written(held, known.map_or(&[], |it| &it.conditions), observed),
+    };
+    let notes = notes(account, known.map_or(&[], |it| &it.conditions), &binding.conditions);
+    Standing { object: kind.status(observed.object, &totals), binding, notes, trouble: None }
+}
+
+/// How an object stands that is not planned: as it stood, and why that is so.
+pub(super) fn troubled(trouble: Trouble, observed: &Observed<'_>) -> Standing {
+    let known = observed.binding.and_then(|it| it.status.clone()).unwrap_or_default();
+    let held = conditions::of_trouble(&trouble);
+    let binding = FleetBindingStatus {
+        summary: conditions::summary(&held).to_owned(),
+        conditions: conditions::written(held, &known.conditions, observed),
+        ..known
+    };
+    Standing { binding, object: Value::Null, notes: Vec::new(), trouble: Some(trouble) }
+}
+
+fn totals(account: &Account<'_>) -> Totals {
+    let target = &account.planned.ledger.target;
+    let counts: Vec<_> = account
+        .given()
+        .map(|(row, cluster)| {
+            let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
+            let is_refused = account.refused.iter().any(|it| it.0 == cluster.facts.name);
+            let counts = status.filter(|_| !is_refused).map(|it| it.counts.clone()).unwrap_or_default();
+            let body = status.and_then(|it| it.target.as_ref()).map(|it| ledger::revision(&it.hash));
+            (row, cluster, counts, body == Some(*target))
+        })
+        .collect();
+    let words: Vec<_> = counts
+        .iter()
+        .map(|(row, cluster, counts, is_of_target)| MemberWord {
+            cluster: &cluster.facts.name,
+            state: cluster.shown,
+            counts,
+            is_of_target: *is_of_target,
+            // What a silent cluster acknowledged is not what it does now (ST-2).
+            is_acknowledged: row.acknowledged && !is_silent(cluster.shown),
+        })
+        .collect();
+    let name = |it| format!("{}-{}", account.observed.reference.name, ledger::hash(it));
+    let planned = (!account.rows.is_empty()).then(|| account.observed.generation());
+    Totals {
+        expected_updated: account.planned.population.saturating_sub(account.prepared.spec.partition),
+        target: name(account.planned.ledger.target),
+        stable: name(account.planned.ledger.stable),
+        ..Totals::of(&words, planned)
+    }
+}
+
+/// Pods that may be down on purpose, or are: used and limit.
+fn budget(account: &Account<'_>) -> String {
+    let used = |it: &Row| {
+        u64::from(it.unavailable.exposure.max(it.reported_unavailable().saturating_sub(it.moving)))
+    };
+    let used: u64 = account.rows.iter().filter(|it| !it.lost).map(used).sum();
+    format!("{used}/{}", account.prepared.spec.unavailable)
+}
+
+fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
+    account
+        .given()
+        .map(|(row, cluster)| {
+            let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
+            ClusterRow {
+                cluster: cluster.facts.name.clone(),
+                state: Some(cluster.shown),
+                // What it has, not what is about to be written: that is seen when it is stored.
+                slice: cluster.assignment.as_ref().and_then(|it| it.spec.slice.clone()),
+                counts: status.map(|it| it.counts.clone()).unwrap_or_default(),
+                seq: row.share.seq,
+                applied_seq: status.map_or(0, |it| it.applied_seq),
+                reported_at: status.and_then(|it| it.reported_at.clone()),
+                reason: reason(account, &cluster.facts.name),
+            }
+        })
+        .collect()
+}
+
+/// Why a cluster has what it has, in the words of whoever decided.
+fn reason(account: &Account<'_>, cluster: &str) -> String {
+    if let Some((_, why)) = account.unfit.iter().chain(account.refused).find(|it| it.0 == cluster) {
+        return why.clone();
+    }
+    let status = account.cluster(cluster).and_then(|it| it.assignment.as_ref()?.status.as_ref());
+    let stuck = status.filter(|it| matches!(it.state, Some(ShareState::Conflict | ShareState::Failed)));
+    if let Some(condition) = stuck.and_then(|it| it.conditions.first()) {
+        return condition.message.clone();
+    }
+    let lasting = |it: &&Why| {
+        matches!(
+            it,
+            Why::GrowthHeldByPods(_)
+                | Why::GrowthHeldByStarting(_)
+                | Why::ShrinkHeld(_)
+                | Why::Frozen
+                | Why::Lost
+        )
+    };
+    let ours = account
+        .planned
+        .decisions
+        .iter()
+        .filter(|it| it.cluster.as_ref().is_some_and(|it| it.as_str() == cluster));
+    ours.map(|it| &it.why).filter(lasting).map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// What is worth an event: replicas that were placed or moved, and what began to be the matter.
+fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let was = |row: &Row| {
+        account.before.rows.iter().find(|it| it.cluster == row.cluster).map_or(0, |it| it.share.replicas)
+    };
+    let changed: Vec<_> = account.rows.iter().filter(|it| was(it) != it.share.replicas).collect();
+    if !changed.is_empty() {
+        let is_first = account.before.rows.iter().all(|it| it.share.seq == 0);
+        let is_move = !is_first && account.before.population == account.planned.population;
+        let reason = if is_move { events::RESCHEDULED } else { events::SCHEDULED };
+        let shown = |it: &&Row| format!("{} {} -> {}", it.cluster, was(it), it.share.replicas);
+        let message = changed.iter().map(shown).collect::<Vec<_>>().join(", ");
+        notes.push(Note { severity: Severity::Normal, reason, message });
+    }
+    for names in &account.routing.ambiguous {
+        let message = format!("several pods have this name; say which: {}", names.join(", "));
+        notes.push(Note { severity: Severity::Warning, reason: events::AMBIGUOUS_POD, message });
+    }
+    let is_news = |it: &&Condition| {
+        let known = before.iter().find(|known| known.type_ == it.type_);
+        it.status == "True" && known.is_none_or(|known| known.status != "True")
+    };
+    for condition in after.iter().filter(is_news) {
+        if let Some(reason) = conditions::event(&condition.type_) {
+            notes.push(Note { severity: Severity::Warning, reason, message: condition.message.clone() });
+        }
+    }
+    notes
+}
+
+/// Whether two statuses say the same, whenever it began.
+pub(super) fn is_same(a: &FleetBindingStatus, b: &FleetBindingStatus) -> bool {
+    let essence = |it: &FleetBindingStatus| {
+        let mut it = it.clone();
+        it.conditions.iter_mut().for_each(|it| it.last_transition_time = Time(Timestamp::UNIX_EPOCH));
+        it
+    };
+    essence(a) == essence(b)
+}
+
+/// Whether a cluster does not report, so that what it has is not known.
+fn is_silent(state: ClusterState) -> bool {
+    matches!(state, ClusterState::Offline | ClusterState::Lost | ClusterState::Revoked)
+}

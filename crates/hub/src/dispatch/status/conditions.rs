@@ -1,0 +1,200 @@
+//! Conditions of a binding (ST-4).
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kruise_core::api::fleet::{
+    assignment::ShareState,
+    keys::{conditions as types, events, reasons},
+};
+use scheduling::{
+    names::ClusterName,
+    reason::{self, Condition as Division},
+    round::Condition as Matter,
+};
+
+use super::{Account, Observed, Totals, Trouble, is_silent};
+
+/// One aspect. The order of its list is its weight for the summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Aspect {
+    kind: &'static str,
+    holds: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// Types that say that something is the matter when they are true; the others when they are not.
+const MATTERS: [&str; 10] = [
+    types::SUSPENDED,
+    types::CONFLICT,
+    types::UNPLACED,
+    types::SPREAD_UNSATISFIED,
+    types::BUDGET_HELD,
+    types::PARTITION_SHORT,
+    types::SURPLUS_FROZEN,
+    types::DRAIN_HELD,
+    types::STALE,
+    types::DRIFTED,
+];
+
+/// The word of the event when an aspect begins to hold.
+pub(super) fn event(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        types::BUDGET_HELD => events::BUDGET_HELD,
+        types::PARTITION_SHORT => events::PARTITION_SHORT,
+        types::UNPLACED => events::UNPLACED,
+        types::CONFLICT => events::CONFLICT,
+        _ => return None,
+    })
+}
+
+/// What matters most: the first thing that is the matter, else the first that is not yet so.
+pub(super) fn summary(aspects: &[Aspect]) -> &'static str {
+    let is_bad = |it: &&Aspect| it.holds == MATTERS.contains(&it.kind);
+    match aspects.iter().find(is_bad) {
+        Some(it) if it.holds => it.kind,
+        Some(it) => it.reason,
+        None => "Ready",
+    }
+}
+
+/// The aspects of an object that is not planned.
+pub(super) fn of_trouble(trouble: &Trouble) -> Vec<Aspect> {
+    let not_scheduled = |reason, message: &String| aspect(types::SCHEDULED, false, reason, message.clone());
+    match trouble {
+        Trouble::Suspended => {
+            let message = "no policy matches; members run on as they are".to_owned();
+            vec![aspect(types::SUSPENDED, true, "NoPolicy", message)]
+        }
+        Trouble::BadNumbers(message) => vec![not_scheduled("BadNumbers", message)],
+        Trouble::NotSupported(message) => vec![not_scheduled("NotSupported", message)],
+    }
+}
+
+/// The aspects of an object after a round, weightiest first.
+pub(super) fn of(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
+    let mut aspects = vec![scheduled(account)];
+    aspects.extend(stuck(account));
+    aspects.extend(account.planned.conditions.iter().filter_map(matter));
+    aspects.extend(stale(account));
+    aspects.extend(progress(account, totals));
+    // Of one kind the first counts.
+    let mut known = Vec::new();
+    aspects.retain(|it| {
+        let is_new = !known.contains(&it.kind);
+        known.push(it.kind);
+        is_new
+    });
+    aspects
+}
+
+fn scheduled(account: &Account<'_>) -> Aspect {
+    let refusal = account.planned.conditions.iter().find_map(|it| match it {
+        Matter::Refused(why) => Some(why.to_string()),
+        Matter::PartitionRefused(why) => Some(why.to_string()),
+        Matter::BudgetsRefused(why) => Some(why.to_string()),
+        _ => None,
+    });
+    if let Some(message) = refusal {
+        return aspect(types::SCHEDULED, false, "BadNumbers", message);
+    }
+    if !account.prepared.has_cluster() {
+        let message = "the policy selects no cluster; nothing is changed".to_owned();
+        return aspect(types::SCHEDULED, false, reasons::NO_CLUSTER, message);
+    }
+    aspect(types::SCHEDULED, true, "Placed", String::new())
+}
+
+/// Clusters that cannot carry out their share, and those that somebody else changes.
+fn stuck(account: &Account<'_>) -> Vec<Aspect> {
+    let of = |wanted: &dyn Fn(&super::Cluster) -> bool| -> Vec<ClusterName> {
+        let found = account.given().filter(|(_, it)| wanted(it));
+        found.map(|(row, _)| row.cluster.clone()).collect()
+    };
+    let status = |it: &super::Cluster| it.assignment.as_ref().and_then(|it| it.status.clone());
+    let conflicts = of(&|it| status(it).is_some_and(|it| it.state == Some(ShareState::Conflict)));
+    let drifted = of(&|it| status(it).is_some_and(|it| !it.drift.is_empty()));
+    let mut aspects = Vec::new();
+    if !conflicts.is_empty() {
+        let message = format!("the object belongs to somebody else in {}", reason::list(&conflicts));
+        aspects.push(aspect(types::CONFLICT, true, "NotOurs", message));
+    }
+    if !drifted.is_empty() {
+        let message = format!("somebody else changed the object in {}", reason::list(&drifted));
+        aspects.push(aspect(types::DRIFTED, true, "Changed", message));
+    }
+    aspects
+}
+
+fn matter(matter: &Matter) -> Option<Aspect> {
+    let message = matter.to_string();
+    let (kind, reason) = match matter {
+        Matter::BudgetHeld { .. } => (types::BUDGET_HELD, "UsedUp"),
+        Matter::DrainHeld { .. } => (types::DRAIN_HELD, "NoRoomElsewhere"),
+        Matter::Division(Division::Unplaced(_)) => (types::UNPLACED, "NoRoom"),
+        Matter::Division(Division::SurplusFrozen(_)) => (types::SURPLUS_FROZEN, "OutOfReach"),
+        Matter::Division(Division::SpreadUnsatisfied { .. }) => (types::SPREAD_UNSATISFIED, "TooFewGroups"),
+        Matter::Division(Division::PartitionShort { .. }) => (types::PARTITION_SHORT, "Held"),
+        // Said by other conditions, or of no consequence.
+        _ => return None,
+    };
+    Some(aspect(kind, true, reason, message))
+}
+
+fn stale(account: &Account<'_>) -> Option<Aspect> {
+    let silent: Vec<_> =
+        account.given().filter(|(_, it)| is_silent(it.shown)).map(|(row, _)| row.cluster.clone()).collect();
+    let message = || format!("no word from {}", reason::list(&silent));
+    (!silent.is_empty()).then(|| aspect(types::STALE, true, "Offline", message()))
+}
+
+/// From written to released, each as far as it has come.
+fn progress(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
+    let waiting = |done: &dyn Fn(&super::Row, &super::Cluster) -> bool| -> Vec<ClusterName> {
+        let rest = account.given().filter(|(row, cluster)| !done(row, cluster));
+        rest.map(|(row, _)| row.cluster.clone()).collect()
+    };
+    let dispatched =
+        waiting(&|row, it| it.assignment.as_ref().is_some_and(|it| it.spec.seq == row.share.seq));
+    let applied = waiting(&|row, _| row.acknowledged);
+    let named = |kind, waiting: &[ClusterName], yes, no| {
+        let message =
+            if waiting.is_empty() { String::new() } else { format!("waits for {}", reason::list(waiting)) };
+        aspect(kind, waiting.is_empty(), if waiting.is_empty() { yes } else { no }, message)
+    };
+    let planned = account.planned;
+    let least = planned.population.saturating_sub(u64::from(account.prepared.spec.unavailable));
+    let is_available = totals.available >= least;
+    let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
+    let is_released = !planned.ledger.is_releasing();
+    let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
+    vec![
+        named(types::DISPATCHED, &dispatched, "Written", "Writing"),
+        named(types::APPLIED, &applied, "Acknowledged", "Applying"),
+        aspect(types::AVAILABLE, is_available, if is_available { "Enough" } else { "TooFew" }, message),
+        // A release that rests on its partition is not unwell (ST-5).
+        aspect(types::RELEASED, is_released, if is_released { "Everywhere" } else { "Releasing" }, updated),
+    ]
+}
+
+fn aspect(kind: &'static str, holds: bool, reason: &'static str, message: String) -> Aspect {
+    Aspect { kind, holds, reason, message }
+}
+
+/// As conditions, each since when it is so.
+pub(super) fn written(aspects: Vec<Aspect>, known: &[Condition], observed: &Observed<'_>) -> Vec<Condition> {
+    let written = |Aspect { kind, holds, reason, message }| {
+        let status = if holds { "True" } else { "False" };
+        let before = known.iter().find(|it| it.type_ == kind && it.status == status);
+        Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: before.map_or(Time(observed.now), |it| it.last_transition_time.clone()),
+            observed_generation: Some(observed.generation()),
+        }
+    };
+    let mut conditions: Vec<_> = aspects.into_iter().map(written).collect();
+    conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    conditions
+}

@@ -1,0 +1,75 @@
+//! The number of a leadership (PROTO-3): plans of a later leader count more than those of an earlier one.
+//!
+//! It is taken with the first plan that is written, so that a leader with nothing to do writes nothing (HA-4).
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kruise_core::runtime::{
+    access::{self, Right},
+    client::{Error, call},
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+/// The ConfigMap that counts leaderships, in the hub's own namespace.
+pub const NAME: &str = "fleet-hub";
+const TERM: &str = "term";
+
+/// The rights it needs.
+pub fn needs() -> Vec<Right> {
+    vec![
+        access::own_namespace("", "configmaps", &["create"]),
+        access::own_namespace("", "configmaps", &["get", "patch"]).named([NAME]),
+    ]
+}
+
+/// The number of this leadership, once it is needed.
+#[derive(Clone)]
+pub struct Term {
+    maps: Api<ConfigMap>,
+    taken: std::sync::Arc<OnceCell<u64>>,
+}
+
+impl Term {
+    /// Counts in `namespace`.
+    pub fn new(client: Client, namespace: &str) -> Self {
+        Self { maps: Api::namespaced(client, namespace), taken: std::sync::Arc::default() }
+    }
+
+    /// The number. `known` is the highest that was ever seen, should the count have been lost.
+    pub async fn get(&self, known: u64) -> Result<u64, Error> {
+        self.taken.get_or_try_init(|| self.take(known)).await.copied()
+    }
+
+    /// Counts one more leadership. Of two leaders that count at once one is refused, and tries again.
+    async fn take(&self, known: u64) -> Result<u64, Error> {
+        let stored = call("read the term", self.maps.get_opt(NAME)).await?;
+        let counted = stored.as_ref().and_then(|it| it.data.as_ref()?.get(TERM)?.parse::<u64>().ok());
+        let next = counted.unwrap_or_default().max(known) + 1;
+        match stored.and_then(|it| it.metadata.resource_version) {
+            Some(version) => {
+                let patch = json!({
+                    "metadata": {"resourceVersion": version}, "data": {(TERM): next.to_string()},
+                });
+                let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+                call("count a term", self.maps.patch(NAME, &params, &patch)).await?;
+            }
+            None => {
+                let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
+                let data = Some([(TERM.to_owned(), next.to_string())].into());
+                let map = ConfigMap { metadata, data, ..ConfigMap::default() };
+                call("count the first term", self.maps.create(&PostParams::default(), &map)).await?;
+            }
+        }
+        Ok(next)
+    }
+}
+
+impl std::fmt::Debug for Term {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Term").field("taken", &self.taken.get()).finish_non_exhaustive()
+    }
+}

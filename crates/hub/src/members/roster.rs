@@ -1,0 +1,400 @@
+//! The clusters of the fleet and their states, kept up to date: the shell around [`heartbeat`](super::heartbeat) and
+//! [`guard`](super::guard).
+//!
+//! Once in a second every Lease is looked at, on this process's own clock. What changes is written into the MemberCluster's
+//! status, told in an event, and wakes whoever plans.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::coordination::v1::Lease,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kruise_core::{
+    api::fleet::{
+        GROUP,
+        keys::{CLUSTER, cluster_conditions, events},
+        member_cluster::{ClusterState, MemberCluster, MemberClusterStatus},
+    },
+    runtime::{
+        access::{self, Right},
+        cache::{Cache, Feed},
+        client::{self, Error, call},
+        clock::{Clock, whole_seconds},
+        events::{Recorder, Severity, about},
+        key::{Key, version},
+        metrics::Metrics,
+    },
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+    core::DeserializeGuard,
+};
+use scheduling::{names::ClusterName, split::State as Planning};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Moment,
+    access::LEASE,
+    guard::{Finding, Guard, Override},
+    heartbeat::{Contact, Flags, Heartbeat, Seen, Transition},
+};
+use crate::{measures::Measures, names::cluster_namespace, placement::select::ClusterFacts};
+
+/// How often Leases are looked at.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A MemberCluster as it is cached.
+type Stored = DeserializeGuard<MemberCluster>;
+
+/// The rights it needs.
+pub fn needs() -> Vec<Right> {
+    const READ: &[&str] = &["get", "list", "watch"];
+    vec![
+        access::cluster(GROUP, "memberclusters", READ),
+        access::cluster(GROUP, "memberclusters/status", &["patch"]),
+        access::cluster("coordination.k8s.io", "leases", READ),
+    ]
+}
+
+/// One cluster at this moment.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// What policies see of it.
+    pub facts: ClusterFacts,
+    /// Its state, for people.
+    pub shown: ClusterState,
+    /// Its state, for plans.
+    pub planning: Planning,
+}
+
+/// The clusters of the fleet. Clones are handles to the same.
+#[derive(Clone)]
+pub struct Roster(Arc<Inner>);
+
+struct Inner {
+    members: Cache<Stored>,
+    leases: Cache<Lease>,
+    clock: Clock,
+    /// The beginning of this process's own time.
+    started: Instant,
+    state: Mutex<State>,
+    listeners: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
+}
+
+#[derive(Default)]
+struct State {
+    beats: BTreeMap<String, Heartbeat>,
+    guard: Option<Guard>,
+    is_suspect: bool,
+}
+
+/// Something that happened to a cluster.
+struct News {
+    member: Arc<Stored>,
+    transition: Transition,
+}
+
+impl Roster {
+    /// A roster of nobody.
+    pub fn new(clock: &Clock, metrics: &Metrics) -> Self {
+        Self(Arc::new(Inner {
+            members: Cache::new("memberclusters", clock.clone(), metrics.clone()),
+            leases: Cache::new("leases", clock.clone(), metrics.clone()),
+            clock: clock.clone(),
+            started: clock.instant(),
+            state: Mutex::default(),
+            listeners: RwLock::default(),
+        }))
+    }
+
+    /// The MemberClusters.
+    pub fn members(&self) -> &Cache<Stored> {
+        &self.0.members
+    }
+
+    /// Calls `listener` whenever a cluster came, left, or can be used for something else than before.
+    pub fn on_change(&self, listener: impl Fn() + Clone + Send + Sync + 'static) {
+        let wake = listener.clone();
+        self.0.members.on_change(move |change| {
+            let spec = |it: &Option<Arc<Stored>>| {
+                let member = it.as_ref().and_then(|it| it.0.as_ref().ok());
+                member.map(|it| (it.spec.clone(), ClusterFacts::from(it)))
+            };
+            if spec(&change.before) != spec(&change.after) {
+                wake();
+            }
+        });
+        self.0.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+    }
+
+    /// Every cluster at this moment, by name.
+    pub fn standings(&self) -> Vec<Standing> {
+        let state = self.state();
+        let mut standings: Vec<Standing> = Vec::new();
+        for member in self.readable() {
+            let Ok(member) = &member.0 else { continue };
+            let beat = state.beats.get(&member.name_any()).cloned();
+            // Nobody has looked at it yet: it is what it was, or a restart would call every cluster unheard of.
+            let beat = beat.unwrap_or_else(|| begun(member, self.now()));
+            let flags = flags(member);
+            standings.push(Standing {
+                facts: ClusterFacts::from(member),
+                shown: beat.state(flags, false),
+                planning: beat.planning_state(flags, false),
+            });
+        }
+        standings.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+        standings
+    }
+
+    /// Keeps both caches up to date until `stop` is cancelled.
+    pub async fn follow(&self, client: Client, stop: CancellationToken) {
+        let (members, leases) = (Api::all(client.clone()), Api::all(client.clone()));
+        let of_agents = client::watch().labels(CLUSTER);
+        tokio::join!(
+            self.0.members.run(client.clone(), members, client::watch(), stop.clone()),
+            self.0.leases.run(client, leases, of_agents, stop),
+        );
+    }
+
+    /// Looks at every cluster once in a second until `stop` is cancelled.
+    pub async fn watch(
+        &self,
+        client: Client,
+        recorder: Recorder,
+        measures: Measures,
+        stop: CancellationToken,
+    ) {
+        let synced = async { tokio::join!(self.0.members.synced(), self.0.leases.synced()) };
+        if stop.run_until_cancelled(synced).await.is_none() {
+            return;
+        }
+        let api: Api<MemberCluster> = Api::all(client);
+        loop {
+            let finding = self.look(&recorder);
+            self.write(&api, &finding).await;
+            for standing in self.standings() {
+                measures.cluster(&standing.facts.name, standing.shown);
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Looks at every cluster once.
+    fn look(&self, recorder: &Recorder) -> Finding {
+        let now = self.now();
+        let mut state = self.state();
+        let members = self.readable();
+        let (news, is_new_state) = observe(&mut state, &members, &self.0.leases, now);
+        let contacts: BTreeMap<_, _> =
+            state.beats.iter().map(|(name, it)| (ClusterName::from(name.as_str()), it.contact())).collect();
+        let guard = state.guard.get_or_insert_with(|| {
+            let recent = contacts.iter().filter(|(_, it)| !matches!(it, Contact::Pending));
+            Guard::restored(recent.map(|(name, _)| name.clone()), now)
+        });
+        let finding = guard.observe(&contacts, Override::None, now);
+        state.is_suspect = finding.is_suspect;
+        drop(state);
+        for News { member, transition } in news {
+            self.tell(recorder, &member, transition, &finding);
+        }
+        if is_new_state || finding.has_changed {
+            let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner);
+            listeners.iter().for_each(|it| it());
+        }
+        finding
+    }
+
+    fn tell(&self, recorder: &Recorder, member: &Stored, transition: Transition, finding: &Finding) {
+        let Ok(member) = &member.0 else { return };
+        let name = member.name_any();
+        info!(cluster = name, ?transition, "a cluster changed its state");
+        let (severity, reason, message) = match transition {
+            Transition::BecameReady => (Severity::Normal, "ClusterReady", "the cluster reports".to_owned()),
+            Transition::WentOffline => (
+                Severity::Warning,
+                events::CLUSTER_OFFLINE,
+                "the cluster does not report; its shares stay as they are".to_owned(),
+            ),
+            Transition::Returned => {
+                (Severity::Normal, events::CLUSTER_RETURNED, "the cluster is back".to_owned())
+            }
+        };
+        recorder.record(about(member), severity, reason, message);
+        if finding.is_suspect && finding.has_changed {
+            let message = format!(
+                "{} of {} clusters vanished, {} may; no cluster is given up until they are back",
+                finding.offline, finding.counted, finding.limit
+            );
+            recorder.record(about(member), Severity::Warning, events::SELF_SUSPECT, message);
+        }
+    }
+
+    /// Writes what changed into the statuses of MemberClusters.
+    async fn write(&self, api: &Api<MemberCluster>, finding: &Finding) {
+        for member in self.readable() {
+            let Ok(member) = &member.0 else { continue };
+            let Some(status) = self.status(member, finding) else { continue };
+            if let Err(error) = self.patch(api, member, &status).await {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    cluster = member.name_any(),
+                    "the state of a cluster is not written yet"
+                );
+            }
+        }
+    }
+
+    async fn patch(
+        &self,
+        api: &Api<MemberCluster>,
+        member: &MemberCluster,
+        status: &serde_json::Value,
+    ) -> Result<(), Error> {
+        let patch = Patch::Merge(json!({"metadata": {"uid": member.uid()}, "status": status}));
+        let name = member.name_any();
+        let written =
+            call("write a cluster's state", api.patch_status(&name, &PatchParams::default(), &patch)).await?;
+        self.0.members.wrote(DeserializeGuard(Ok(written)));
+        Ok(())
+    }
+
+    /// The part of a MemberCluster's status that is ours, if it is not so already.
+    fn status(&self, member: &MemberCluster, finding: &Finding) -> Option<serde_json::Value> {
+        let name = member.name_any();
+        let (shown, flaps) = {
+            let state = self.state();
+            let beat = state.beats.get(&name)?;
+            (beat.state(flags(member), false), beat.flaps())
+        };
+        let known = member.status.clone().unwrap_or_default();
+        let now = self.0.clock.now();
+        let namespace = cluster_namespace(&name);
+        let conditions = conditions(&known, shown, finding, Time(now));
+        let essence = |it: &[Condition]| -> Vec<(String, String)> {
+            it.iter().map(|it| (it.type_.clone(), it.status.clone())).collect()
+        };
+        let is_same = known.state == Some(shown)
+            && known.flaps == flaps
+            && known.namespace == namespace
+            && essence(&known.conditions) == essence(&conditions);
+        if is_same {
+            return None;
+        }
+        let since = known.state_since.filter(|_| known.state == Some(shown));
+        let mut status = json!({
+            "state": shown,
+            "stateSince": since.unwrap_or_else(|| whole_seconds(now)),
+            "flaps": flaps,
+            "namespace": namespace,
+            "conditions": conditions,
+        });
+        if flaps > known.flaps {
+            status["lastFlapTime"] = json!(whole_seconds(now));
+        }
+        Some(status)
+    }
+
+    fn readable(&self) -> Vec<Arc<Stored>> {
+        let mut members = self.0.members.all();
+        members.retain(|it| it.0.is_ok());
+        members
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.0.clock.since(self.0.started))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics under this lock.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks at every Lease; says what happened, and whether any cluster can be used for something else than before.
+fn observe(
+    state: &mut State,
+    members: &[Arc<Stored>],
+    leases: &Cache<Lease>,
+    now: Moment,
+) -> (Vec<News>, bool) {
+    let names: Vec<String> =
+        members.iter().filter_map(|it| it.0.as_ref().ok()).map(ResourceExt::name_any).collect();
+    state.beats.retain(|name, _| names.contains(name));
+    let (mut news, mut is_new_state) = (Vec::new(), false);
+    for stored in members {
+        let Ok(member) = &stored.0 else { continue };
+        let (name, status) = (member.name_any(), member.status.clone().unwrap_or_default());
+        let beat = state.beats.entry(name.clone()).or_insert_with(|| begun(member, now));
+        let lease = leases.get(&Key::new(&cluster_namespace(&name), LEASE));
+        let seen = Seen {
+            lease: lease.as_ref().map(|it| version(&**it)),
+            reported_epoch: status.reported_epoch,
+            epoch: status.epoch,
+            lost: false,
+        };
+        let before = beat.planning_state(flags(member), false);
+        if let Some(transition) = beat.observe(&seen, now) {
+            news.push(News { member: stored.clone(), transition });
+        }
+        is_new_state |= beat.planning_state(flags(member), false) != before;
+    }
+    (news, is_new_state)
+}
+
+/// A cluster that is looked at for the first time since this process started.
+fn begun(member: &MemberCluster, now: Moment) -> Heartbeat {
+    let status = member.status.as_ref();
+    match status.and_then(|it| it.state) {
+        Some(known) => Heartbeat::restored(known, status.map_or(0, |it| it.flaps), now),
+        None => Heartbeat::new(now),
+    }
+}
+
+fn flags(member: &MemberCluster) -> Flags {
+    let spec = &member.spec;
+    Flags { accepted: spec.accepted, unschedulable: spec.unschedulable, drain: spec.drain }
+}
+
+fn conditions(
+    known: &MemberClusterStatus,
+    shown: ClusterState,
+    finding: &Finding,
+    now: Time,
+) -> Vec<Condition> {
+    let is_heard = matches!(shown, ClusterState::Ready | ClusterState::Cordoned | ClusterState::Draining);
+    let condition = |kind: &str, holds: bool, reason: String| {
+        let status = if holds { "True" } else { "False" };
+        let before = known.conditions.iter().find(|it| it.type_ == kind && it.status == status);
+        Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason,
+            message: String::new(),
+            last_transition_time: before.map_or_else(|| now.clone(), |it| it.last_transition_time.clone()),
+            observed_generation: None,
+        }
+    };
+    let mut conditions = vec![condition(cluster_conditions::READY, is_heard, format!("{shown:?}"))];
+    if finding.is_suspect {
+        conditions.push(condition(cluster_conditions::SELF_SUSPECT, true, "ManyVanished".to_owned()));
+    }
+    conditions
+}
+
+impl std::fmt::Debug for Roster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Roster").field("clusters", &self.state().beats.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+//! Objects that go, and policies that go.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::kit::{HUB, MEMBERS, Stage, WEB, agent_of, all_pods, play, policy};
+
+async fn placed(stage: &Stage, deletion: &str) {
+    stage.place(&policy(|it| it["deletion"] = json!(deletion)));
+    stage.apply("v1", 6, |_| {});
+    stage.rests(6, 0).await;
+}
+
+fn delete(stage: &Stage) {
+    stage.world.write(HUB, Method::DELETE, WEB, &Value::Null).unwrap();
+}
+
+/// Whether nothing about `web` is left on the hub.
+fn is_forgotten(stage: &Stage) -> bool {
+    let hub = stage.world.cluster(HUB).server().clone();
+    stage.web().is_null()
+        && hub.count("assignments.fleet.kruise.io") == 0
+        && hub.count("fleetbindings.fleet.kruise.io") == 0
+}
+
+#[test]
+fn del_1_a_deleted_object_is_deleted_in_every_member_before_it_goes() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        delete(&stage);
+        stage.until("the hub has forgotten it", is_forgotten).await;
+        assert!(MEMBERS.iter().all(|it| stage.read(it, WEB).is_none()));
+        stage.until("its pods are gone", |it| all_pods(&it.world).is_empty()).await;
+        // The name can be used again.
+        stage.apply("v1", 4, |_| {});
+        stage.rests(4, 0).await;
+    });
+}
+
+#[test]
+fn del_3_with_deletion_orphan_members_let_go_and_their_pods_run_on() {
+    play(async |stage| {
+        placed(&stage, "Orphan").await;
+        stage.limits.set(6, 6, 0);
+        let before: Vec<String> = all_pods(&stage.world).into_iter().map(|it| it.name).collect();
+        delete(&stage);
+        stage.until("the hub has forgotten it", is_forgotten).await;
+        stage.pass(120).await;
+        for member in MEMBERS {
+            let web = stage.read(member, WEB).unwrap();
+            let annotations = web["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+            assert!(!annotations.keys().any(|it| it.starts_with("fleet.kruise.io/")), "{annotations:?}");
+            let managers = web["metadata"]["managedFields"].to_string();
+            assert!(!managers.contains("fleet-agent"), "{managers}");
+        }
+        let after: Vec<String> = all_pods(&stage.world).into_iter().map(|it| it.name).collect();
+        assert_eq!(after, before);
+    });
+}
+
+#[test]
+fn del_2_a_silent_member_keeps_the_object_waiting_and_obeys_when_it_is_back() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        stage.world.link(&agent_of("member-3"), HUB).cut(sim::faults::Direction::BOTH);
+        stage.until("it is noticed", |it| it.state("member-3") == "Offline").await;
+        delete(&stage);
+        stage
+            .until("the others obey", |it| {
+                it.read("member-1", WEB).is_none() && it.read("member-2", WEB).is_none()
+            })
+            .await;
+        stage.pass(120).await;
+        assert!(!stage.web().is_null() && stage.read("member-3", WEB).is_some());
+        assert_eq!(stage.assignment("member-3").unwrap()["spec"]["intent"], "Delete");
+        stage.world.link(&agent_of("member-3"), HUB).heal();
+        stage.until("the hub has forgotten it", is_forgotten).await;
+        assert_eq!(stage.read("member-3", WEB), None);
+    });
+}
+
+#[test]
+fn del_5_without_a_policy_everything_stays_and_goes_on_when_one_is_back() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        stage.limits.set(6, 6, 0);
+        let path = "/apis/fleet.kruise.io/v1alpha1/namespaces/shop/placementpolicies/all";
+        stage.world.write(HUB, Method::DELETE, path, &Value::Null).unwrap();
+        stage.until("that is said", |it| it.binding()["status"]["summary"] == "Suspended").await;
+        stage.apply("v1", 9, |_| {});
+        stage.pass(120).await;
+        assert_eq!(stage.replicas().iter().sum::<u64>(), 6);
+        stage.limits.lift();
+        stage.place(&policy(|_| {}));
+        stage.rests(9, 0).await;
+    });
+}
+
+#[test]
+fn proto_7_assignments_that_somebody_deletes_are_written_again_and_nothing_restarts() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        stage.limits.set(6, 6, 0);
+        let path = "/apis/fleet.kruise.io/v1alpha1/namespaces/fleet-member-1/assignments/cloneset.shop.web";
+        stage.world.write(HUB, Method::DELETE, path, &Value::Null).unwrap();
+        stage.until("it is there again", |it| it.assignment("member-1").is_some()).await;
+        stage.rests(6, 0).await;
+    });
+}

@@ -1,0 +1,449 @@
+//! What the tests share: a hub with its process, members with their agents, and a person who applies manifests.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::Method;
+use hub::{
+    control::{self, Parts},
+    measures::Measures,
+};
+use kruise_core::{
+    admission::{Version, cloneset::default},
+    api,
+    backoff::Doubling,
+    controllers::cloneset,
+    runtime::{
+        cache::{Cache, Cached},
+        client::{self, Options},
+        clock::{Clock, Seed},
+        controller::Settings,
+        events,
+        executor::Executor,
+        gates::Gates,
+        metrics::Metrics,
+        throttle::Throttle,
+        webhook::Operation,
+    },
+};
+use kube::{Api, Client};
+use member_agent::link::{self, hub::Hub, member::Member, store::Store};
+use serde_json::{Value, json};
+use sim::{
+    World, fleet,
+    world::{Process, ProcessContext},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const HUB: &str = "hub";
+pub(crate) const MEMBERS: [&str; 3] = ["member-1", "member-2", "member-3"];
+const OWN: &str = "kruise-system";
+const FLEET: &str = "/apis/fleet.kruise.io/v1alpha1";
+pub(crate) const WEB: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/clonesets/web";
+
+/// A hub, its members, and the processes of both.
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) hub: Process,
+    pub(crate) limits: Arc<Limits>,
+}
+
+/// What must hold over the fleet after every write; a limit of `u64::MAX` does not.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    /// Pods that are available at least; `u64::MAX` for no limit.
+    pub(crate) available: AtomicU64,
+    /// Pods there are at most.
+    pub(crate) pods: AtomicU64,
+    /// Pods of image `v2` there are at most.
+    pub(crate) updated: AtomicU64,
+}
+
+/// Runs `test` with a hub and three members that are all Ready.
+pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce(Stage) -> F) {
+    let crds = api::crds().into_iter().map(|it| json!(it));
+    let fleet = crds.fold(fleet().hub().members(3).nodes(3), |it, crd| it.define(crd));
+    fleet.run(async |world| {
+        for name in ["fleet-content", "fleet-system", "shop"] {
+            namespace(&world, HUB, name);
+        }
+        for member in MEMBERS {
+            join(&world, member);
+            let name = member.to_owned();
+            world.process(&agent_of(member), move |process| agent(process, name.clone()));
+        }
+        let limits = Arc::new(Limits {
+            available: AtomicU64::new(u64::MAX),
+            pods: AtomicU64::new(u64::MAX),
+            updated: AtomicU64::new(u64::MAX),
+        });
+        let rule = limits.clone();
+        world.invariant("the fleet's limits", move |world| rule.check(world));
+        let hub = world.process("hub", hub);
+        let stage = Stage { world, hub, limits };
+        stage.until("all members are Ready", |it| MEMBERS.iter().all(|name| it.state(name) == "Ready")).await;
+        test(stage).await;
+    });
+}
+
+/// The name of a member's agent among processes.
+pub(crate) fn agent_of(member: &str) -> String {
+    format!("agent-of-{member}")
+}
+
+fn namespace(world: &World, cluster: &str, name: &str) {
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    world.write(cluster, Method::POST, "/api/v1/namespaces", &body).unwrap();
+}
+
+/// What is there after a cluster has joined.
+fn join(world: &World, member: &str) {
+    let own = format!("fleet-{member}");
+    namespace(world, HUB, &own);
+    namespace(world, member, OWN);
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": link::LEASE, "labels": {"fleet.kruise.io/cluster": member}},
+    });
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{own}/leases");
+    world.write(HUB, Method::POST, &leases, &lease).unwrap();
+    let cluster = json!({
+        "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": member},
+        "spec": {"clusterUid": format!("uid-of-{member}"), "publicKey": "k", "accepted": true},
+    });
+    world.write(HUB, Method::POST, &format!("{FLEET}/memberclusters"), &cluster).unwrap();
+}
+
+/// One life of the hub, without an election: it is alone.
+async fn hub(process: ProcessContext) {
+    let clock = Clock::following(process.world().now());
+    let measures = Measures::new();
+    let options = Options {
+        user_agent: "hub".into(),
+        metrics: measures.metrics.clone(),
+        throttle: Throttle::default(),
+        clock: clock.clone(),
+    };
+    let client = client::over(process.service(HUB), &options);
+    // Events are told by a client of their own: they are no writes of the hub that a crash could fall between.
+    let sink =
+        events::Sink::new(process.world().client("hub-events", HUB), clock.clone(), measures.metrics.clone());
+    let parts = Parts {
+        client,
+        namespace: "fleet-system".into(),
+        events: sink.recorder("kruise-hub"),
+        measures,
+        clock,
+    };
+    let stop = CancellationToken::new();
+    let (ended, ()) = tokio::join!(control::run(parts, stop.clone()), sink.run(stop));
+    ended.unwrap();
+}
+
+/// One life of an agent: the CloneSet controller and the link.
+async fn agent(process: ProcessContext, name: String) {
+    let clock = Clock::following(process.world().now());
+    let (metrics, stop) = (Metrics::default(), CancellationToken::new());
+    let options = Options {
+        user_agent: "agent".into(),
+        metrics: metrics.clone(),
+        throttle: Throttle::default(),
+        clock: clock.clone(),
+    };
+    let hub = client::over(process.world().service(&agent_of(&name), HUB), &options);
+    let client = process.client(&name);
+    let caches = cloneset::Caches {
+        clonesets: cache("clonesets", &clock),
+        pods: cache("pods", &clock),
+        claims: cache("claims", &clock),
+        revisions: cache("revisions", &clock),
+        nodes: cache("nodes", &clock),
+        jobs: cache("jobs", &clock),
+    };
+    let sink = events::Sink::new(client.clone(), clock.clone(), metrics.clone());
+    let settings = |name| Settings {
+        name,
+        workers: cloneset::WORKERS,
+        backoff: Doubling::default(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+    };
+    let context = cloneset::Context {
+        writers: cloneset::Writers::new(&client, &caches),
+        caches: caches.clone(),
+        executor: Executor {
+            limit: 10.try_into().unwrap(),
+            throttle: Throttle::default(),
+            clock: clock.clone(),
+        },
+        recorder: sink.recorder(cloneset::NAME),
+        clock: clock.clone(),
+        seed: Seed::from_number(process.incarnation),
+        options: cloneset::plan::Options::of(&Gates::defaults(), false, true),
+        opened: Arc::default(),
+    };
+    let parts = link::Parts {
+        settings: link::Settings {
+            hub_uid: "the-hub".into(),
+            cluster: name.clone(),
+            identity: format!("agent-{}", process.incarnation),
+            // Each is the only agent of its cluster: nobody led before it.
+            lease: Duration::ZERO,
+            longest_write: Duration::ZERO,
+        },
+        hub: Hub::new(hub, &format!("fleet-{name}"), &clock, &metrics),
+        member: Member {
+            client: client.clone(),
+            clonesets: caches.clonesets.clone(),
+            pods: caches.pods.clone(),
+            revisions: caches.revisions.clone(),
+        },
+        store: Store::new(client.clone(), OWN),
+        events: sink.recorder(link::NAME),
+        gates: Gates::defaults(),
+        chance: Seed::from_number(process.incarnation),
+        controller: settings(link::NAME),
+    };
+    tokio::join!(
+        feed(&caches.clonesets, &client, &stop),
+        feed(&caches.pods, &client, &stop),
+        feed(&caches.claims, &client, &stop),
+        feed(&caches.revisions, &client, &stop),
+        feed(&caches.nodes, &client, &stop),
+        feed(&caches.jobs, &client, &stop),
+        sink.run(stop.clone()),
+        cloneset::controller(context, settings(cloneset::NAME)).run(stop.clone()),
+        link::run(parts, stop.clone()),
+    );
+}
+
+fn cache<K: Cached>(name: &'static str, clock: &Clock) -> Cache<K> {
+    Cache::new(name, clock.clone(), Metrics::default())
+}
+
+async fn feed<K: Cached>(cache: &Cache<K>, client: &Client, stop: &CancellationToken) {
+    cache.run(client.clone(), Api::all(client.clone()), client::watch(), stop.clone()).await;
+}
+
+impl Limits {
+    pub(crate) fn set(&self, available: u64, pods: u64, updated: u64) {
+        self.available.store(available, Ordering::Relaxed);
+        self.pods.store(pods, Ordering::Relaxed);
+        self.updated.store(updated, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lift(&self) {
+        self.set(u64::MAX, u64::MAX, u64::MAX);
+    }
+
+    fn check(&self, world: &World) -> Result<(), String> {
+        let read = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        let (least, most, updated) = (read(&self.available), read(&self.pods), read(&self.updated));
+        if least == u64::MAX && most == u64::MAX && updated == u64::MAX {
+            return Ok(());
+        }
+        let pods = all_pods(world);
+        let available = pods.iter().filter(|it| it.is_ready).count() as u64;
+        let new = pods.iter().filter(|it| it.image == "v2").count() as u64;
+        match () {
+            () if least != u64::MAX && available < least => {
+                Err(format!("{available} pods are available, {least} must be"))
+            }
+            () if pods.len() as u64 > most => Err(format!("there are {} pods, {most} may be", pods.len())),
+            () if new > updated => Err(format!("{new} pods are updated, {updated} may be")),
+            () => Ok(()),
+        }
+    }
+}
+
+/// A pod that is not on its way out.
+#[derive(Debug)]
+pub(crate) struct Pod {
+    pub(crate) cluster: &'static str,
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) is_ready: bool,
+}
+
+pub(crate) fn all_pods(world: &World) -> Vec<Pod> {
+    let mut pods = Vec::new();
+    for cluster in MEMBERS {
+        for pod in world.cluster(cluster).server().list("pods") {
+            let pod = pod.value();
+            if !pod["metadata"]["deletionTimestamp"].is_null() {
+                continue;
+            }
+            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            pods.push(Pod {
+                cluster,
+                name: pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+                image: pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned(),
+                is_ready: conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True"),
+            });
+        }
+    }
+    pods
+}
+
+/// A policy that places every CloneSet of its namespace on all clusters; `change` says what else.
+pub(crate) fn policy(change: impl FnOnce(&mut Value)) -> Value {
+    let mut policy = json!({
+        "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "PlacementPolicy", "metadata": {"name": "all"},
+        "spec": {"targets": [{"kind": "CloneSet", "labelSelector": {}}]},
+    });
+    change(&mut policy["spec"]);
+    policy
+}
+
+impl Stage {
+    /// Writes a policy, whatever was there.
+    pub(crate) fn place(&self, policy: &Value) {
+        let folder = format!("{FLEET}/namespaces/shop/placementpolicies");
+        let path = format!("{folder}/all");
+        match self.read(HUB, &path) {
+            None => drop(self.world.write(HUB, Method::POST, &folder, policy).unwrap()),
+            Some(mut stored) => {
+                stored["spec"] = policy["spec"].clone();
+                self.world.write(HUB, Method::PUT, &path, &stored).unwrap();
+            }
+        }
+    }
+
+    /// Applies the CloneSet `web` as the hub's admission leaves it; `change` says what is special.
+    pub(crate) fn apply(&self, image: &str, replicas: u32, change: impl FnOnce(&mut Value)) {
+        let mut web = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]},
+                },
+            },
+        });
+        change(&mut web["spec"]);
+        default(&mut web, None, Operation::Create, Version::V1Beta1, Gates::defaults());
+        match self.read(HUB, WEB) {
+            None => {
+                let folder = WEB.trim_end_matches("/web");
+                self.world.write(HUB, Method::POST, folder, &web).unwrap();
+            }
+            Some(mut stored) => {
+                stored["spec"] = web["spec"].clone();
+                self.world.write(HUB, Method::PUT, WEB, &stored).unwrap();
+            }
+        }
+    }
+
+    /// Sets the partition of `web`.
+    pub(crate) fn set_partition(&self, partition: Value) {
+        let patch = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}}});
+        self.world.write(HUB, Method::PATCH, WEB, &patch).unwrap();
+    }
+
+    /// Changes the spec of a member.
+    pub(crate) fn change_member(&self, member: &str, spec: &Value) {
+        let path = format!("{FLEET}/memberclusters/{member}");
+        self.world.write(HUB, Method::PATCH, &path, &json!({"spec": spec})).unwrap();
+    }
+
+    pub(crate) fn read(&self, cluster: &str, path: &str) -> Option<Value> {
+        self.world.write(cluster, Method::GET, path, &Value::Null).ok()
+    }
+
+    /// The hub's object.
+    pub(crate) fn web(&self) -> Value {
+        self.read(HUB, WEB).unwrap_or_default()
+    }
+
+    /// The binding of `web`.
+    pub(crate) fn binding(&self) -> Value {
+        self.read(HUB, &format!("{FLEET}/namespaces/shop/fleetbindings/cloneset.web")).unwrap_or_default()
+    }
+
+    /// The Assignment of `web` for a member.
+    pub(crate) fn assignment(&self, member: &str) -> Option<Value> {
+        let path = format!("{FLEET}/namespaces/fleet-{member}/assignments/cloneset.shop.web");
+        self.read(HUB, &path)
+    }
+
+    /// The state of a member.
+    pub(crate) fn state(&self, member: &str) -> String {
+        let cluster = self.read(HUB, &format!("{FLEET}/memberclusters/{member}")).unwrap_or_default();
+        cluster["status"]["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Replicas of the member objects, in the order of the members.
+    pub(crate) fn replicas(&self) -> Vec<u64> {
+        MEMBERS
+            .iter()
+            .map(|it| self.read(it, WEB).map_or(0, |it| it["spec"]["replicas"].as_u64().unwrap()))
+            .collect()
+    }
+
+    /// The same without regard to which member has which.
+    pub(crate) fn sorted_replicas(&self) -> Vec<u64> {
+        let mut replicas = self.replicas();
+        replicas.sort_unstable();
+        replicas
+    }
+
+    /// How many pods of `image` are ready, over the fleet.
+    pub(crate) fn ready_of(&self, image: &str) -> usize {
+        all_pods(&self.world).iter().filter(|it| it.image == image && it.is_ready).count()
+    }
+
+    /// Waits until `web` rests: as many pods as asked for, all ready, so many of them new, and all of it acknowledged.
+    pub(crate) async fn rests(&self, replicas: usize, updated: usize) {
+        self.until(&format!("{replicas} pods rest, {updated} of them new"), |it| {
+            let pods = all_pods(&it.world);
+            let web = it.web();
+            pods.len() == replicas
+                && pods.iter().all(|it| it.is_ready)
+                && pods.iter().filter(|it| it.image == "v2").count() == updated
+                && web["status"]["observedGeneration"] == web["metadata"]["generation"]
+                && web["status"]["availableReplicas"].as_u64().unwrap_or(0) == replicas as u64
+        })
+        .await;
+    }
+
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let patience = Duration::from_secs(900);
+        self.world.eventually(what, patience, |_| condition(self)).await;
+    }
+
+    pub(crate) async fn pass(&self, seconds: u64) {
+        self.world.pass(Duration::from_secs(seconds)).await;
+    }
+
+    /// Resource versions of everything that a hub at rest must not write.
+    pub(crate) fn versions(&self) -> Vec<String> {
+        let kinds = [
+            "assignments.fleet.kruise.io",
+            "fleetbindings.fleet.kruise.io",
+            "fleetrevisions.fleet.kruise.io",
+            "memberclusters.fleet.kruise.io",
+            "clonesets.apps.kruise.io",
+            "configmaps",
+            "secrets",
+        ];
+        let server = self.world.cluster(HUB).server().clone();
+        let versions = kinds.iter().flat_map(|kind| {
+            server.list(kind).into_iter().map(move |it| {
+                let meta = it.value()["metadata"].clone();
+                format!("{kind} {} {}", meta["name"], meta["resourceVersion"])
+            })
+        });
+        versions.collect()
+    }
+}
+
+/// `updateStrategy.rollingUpdate` of a spec.
+pub(crate) fn rolling(spec: &mut Value, fields: Value) {
+    spec["updateStrategy"] = json!({"rollingUpdate": fields});
+}

@@ -1,0 +1,164 @@
+//! Replicas over the fleet: how they are divided, scaled and moved.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::kit::{HUB, MEMBERS, WEB, all_pods, play, policy};
+
+#[test]
+fn a_cloneset_of_ten_becomes_four_three_and_three_and_its_status_sums_up() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 10, |_| {});
+        stage.rests(10, 0).await;
+        assert_eq!(stage.sorted_replicas(), [3, 3, 4]);
+        let status = stage.web()["status"].clone();
+        for field in
+            ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "expectedUpdatedReplicas"]
+        {
+            assert_eq!(status[field], 10, "{field}");
+        }
+        assert_eq!(
+            (&status["updateRevision"], &status["labelSelector"]),
+            (&status["currentRevision"], &json!("app=web"))
+        );
+        stage.until("the binding says so too", |it| it.binding()["status"]["summary"] == "Ready").await;
+        let binding = stage.binding();
+        assert_eq!(
+            (&binding["status"]["ready"], &binding["status"]["clusterCount"]),
+            (&json!(10), &json!(3))
+        );
+        // One body for all, and shares of a few hundred bytes.
+        assert_eq!(stage.world.cluster(HUB).server().count("fleetrevisions.fleet.kruise.io"), 1);
+        let share = stage.assignment("member-1").unwrap()["spec"].to_string().len();
+        assert!(share < 900, "{share} bytes");
+    });
+}
+
+#[test]
+fn weights_divide_five_three_and_two() {
+    play(async |stage| {
+        let weight = |name: &str, weight: u32| json!({"clusters": {"names": [name]}, "weight": weight});
+        stage.place(&policy(|it| {
+            it["replicas"] =
+                json!({"weights": [weight("member-1", 5), weight("member-2", 3), weight("member-3", 2)]});
+        }));
+        stage.apply("v1", 10, |_| {});
+        stage.rests(10, 0).await;
+        assert_eq!(stage.replicas(), [5, 3, 2]);
+    });
+}
+
+#[test]
+fn scaling_moves_as_little_as_can_be() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 10, |_| {});
+        stage.rests(10, 0).await;
+        let mut before = stage.replicas();
+        for replicas in [11_u32, 7, 0, 10] {
+            let scale = json!({"spec": {"replicas": replicas}});
+            stage.world.write(HUB, Method::PATCH, WEB, &scale).unwrap();
+            stage.rests(replicas as usize, 0).await;
+            let now = stage.replicas();
+            let moved: i64 = before.iter().zip(&now).map(|(a, b)| (*a as i64 - *b as i64).abs()).sum();
+            let least = before.iter().sum::<u64>().abs_diff(u64::from(replicas));
+            assert_eq!(moved as u64, least, "{before:?} -> {now:?}");
+            before = now;
+        }
+        assert_eq!(stage.sorted_replicas(), [3, 3, 4]);
+    });
+}
+
+#[test]
+fn the_scale_subresource_scales_the_fleet() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 4, |_| {});
+        stage.rests(4, 0).await;
+        let path = format!("{WEB}/scale");
+        let mut scale = stage.read(HUB, &path).unwrap();
+        assert_eq!(
+            (&scale["status"]["replicas"], &scale["status"]["selector"]),
+            (&json!(4), &json!("app=web"))
+        );
+        scale["spec"]["replicas"] = json!(6);
+        stage.world.write(HUB, Method::PUT, &path, &scale).unwrap();
+        stage.rests(6, 0).await;
+    });
+}
+
+#[test]
+fn a_drained_member_is_emptied_after_its_pods_run_elsewhere() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 10, |_| {});
+        stage.rests(10, 0).await;
+        // maxSurge of moves is 10%: one pod more at a time. Nothing available goes before it is available elsewhere.
+        stage.limits.set(10, 11, u64::MAX);
+        stage.change_member("member-2", &json!({"drain": true}));
+        stage.until("member-2 is empty", |it| it.replicas()[1] == 0).await;
+        stage.rests(10, 0).await;
+        assert_eq!(
+            (stage.sorted_replicas(), stage.state("member-2")),
+            (vec![0, 5, 5], "Draining".to_owned())
+        );
+        assert!(all_pods(&stage.world).iter().all(|it| it.cluster != "member-2"));
+    });
+}
+
+#[test]
+fn a_cordoned_member_keeps_what_it_has_and_gets_no_more() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 3, |_| {});
+        stage.rests(3, 0).await;
+        stage.change_member("member-1", &json!({"unschedulable": true}));
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        assert_eq!(stage.replicas(), [1, 4, 4]);
+    });
+}
+
+#[test]
+fn del_5_a_member_that_the_policy_drops_is_emptied_and_then_forgotten() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 6, |_| {});
+        stage.rests(6, 0).await;
+        stage.limits.set(6, 7, u64::MAX);
+        stage.place(&policy(|it| it["clusters"] = json!({"exclude": ["member-3"]})));
+        stage
+            .until("member-3 has neither object nor share", |it| {
+                it.read("member-3", WEB).is_none() && it.assignment("member-3").is_none()
+            })
+            .await;
+        stage.rests(6, 0).await;
+        assert_eq!(stage.replicas(), [3, 3, 0]);
+        assert_eq!(stage.binding()["spec"]["ledger"]["clusters"].as_object().unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn cs_1_pods_named_for_deletion_are_found_in_their_cluster() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 6, |_| {});
+        stage.rests(6, 0).await;
+        let pods = all_pods(&stage.world);
+        let (bare, full) = (&pods[0], pods.iter().find(|it| it.cluster != pods[0].cluster).unwrap());
+        let names = json!([bare.name, format!("{}/{}", full.cluster, full.name)]);
+        stage.apply("v1", 4, |spec| spec["scaleStrategy"] = json!({"podsToDelete": names}));
+        stage.rests(4, 0).await;
+        let left: Vec<String> = all_pods(&stage.world).into_iter().map(|it| it.name).collect();
+        assert!(!left.contains(&bare.name) && !left.contains(&full.name), "{left:?}");
+        stage
+            .until("nobody is told to delete them any more", |it| {
+                MEMBERS.iter().all(|name| {
+                    it.assignment(name)
+                        .is_none_or(|it| it["spec"]["slice"]["cloneSet"]["podsToDelete"] == Value::Null)
+                })
+            })
+            .await;
+    });
+}
