@@ -15,6 +15,7 @@ use kruise_core::{
 };
 use scheduling::{
     ledger::Row,
+    reason::Change,
     round::{self as arithmetic, Why},
 };
 use serde_json::Value;
@@ -207,21 +208,23 @@ fn reason(account: &Account<'_>, cluster: &str) -> String {
         return condition.message.clone();
     }
     let lasting = |it: &&Why| {
-        matches!(
-            it,
-            Why::GrowthHeldByPods(_)
-                | Why::GrowthHeldByStarting(_)
-                | Why::ShrinkHeld(_)
-                | Why::Frozen
-                | Why::Lost
-        )
+        let is_frozen = matches!(it, Why::Placed(why) if why.change == Change::Frozen);
+        is_frozen
+            || matches!(
+                it,
+                Why::GrowthHeldByPods(_) | Why::GrowthHeldByStarting(_) | Why::ShrinkHeld(_) | Why::Lost
+            )
     };
     let ours = account
         .planned
         .decisions
         .iter()
         .filter(|it| it.cluster.as_ref().is_some_and(|it| it.as_str() == cluster));
-    ours.map(|it| &it.why).filter(lasting).map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    let words = |it: &Why| match it {
+        Why::Placed(why) => why.limit.to_string(),
+        other => other.to_string(),
+    };
+    ours.map(|it| &it.why).filter(lasting).map(words).collect::<Vec<_>>().join("; ")
 }
 
 /// What is worth an event: replicas that were placed or moved, and what began to be the matter.

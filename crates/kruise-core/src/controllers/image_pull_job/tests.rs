@@ -268,7 +268,9 @@ fn a_manager_that_takes_over_looks_at_the_jobs_that_are_there() {
     let caches = Caches { jobs: cache(), node_images: cache(), pods: cache(), secrets: cache() };
     // A replica fills its caches long before it leads and has controllers.
     let there = job(json!({"metadata": {"resourceVersion": "1"}}));
-    [Event::Init, Event::InitApply(there), Event::InitDone].map(|it| caches.jobs.watched(it));
+    for event in [Event::Init, Event::InitApply(there), Event::InitDone] {
+        caches.jobs.watched(event);
+    }
     let triggers = Triggers::new(Clock::system());
     super::listen(&caches, &triggers);
     assert_eq!(format!("{triggers:?}"), "Triggers { waiting: 1 }");
