@@ -10,7 +10,7 @@ pub const NO_GROUP: u32 = u32::MAX;
 pub struct Caps<'a> {
     /// How many families of groups there are.
     pub families: usize,
-    /// The group of part `i` in family `f` at `i * families + f`, or [`NO_GROUP`].
+    /// The group of part `i` in family `f` at `i * families + f`, or [`NO_GROUP`]. A group belongs to one family.
     pub member_of: &'a [u32],
     /// What each group may still take; lowered by what is given.
     pub room: &'a mut [u64],
@@ -33,7 +33,8 @@ impl Caps<'_> {
         let start = part * self.families;
         for group in &self.member_of[start..start + self.families] {
             if *group != NO_GROUP {
-                self.room[*group as usize] -= count;
+                let room = &mut self.room[*group as usize];
+                *room = room.saturating_sub(count);
             }
         }
     }

@@ -16,9 +16,13 @@ pub(crate) fn fill_any(bytes: &mut Bytes) {
 
     // Without limits that bind, ceilings change nothing.
     let families = 1 + bytes.below(2) as usize;
-    let group = |bytes: &mut Bytes| if bytes.below(8) == 0 { NO_GROUP } else { bytes.below(5) as u32 };
-    let member_of: Vec<u32> = (0..parts.len() * families).map(|_| group(bytes)).collect();
-    let mut wide = vec![u64::MAX; 5];
+    let groups = 5 * families;
+    let group = |bytes: &mut Bytes, family: usize| match bytes.below(8) {
+        0 => NO_GROUP,
+        _ => (5 * family as u64 + bytes.below(5)) as u32,
+    };
+    let member_of: Vec<u32> = (0..parts.len() * families).map(|it| group(bytes, it % families)).collect();
+    let mut wide = vec![u64::MAX; groups];
     let mut capped = parts.clone();
     assert_eq!(
         fill_capped(&mut capped, &mut Caps { families, member_of: &member_of, room: &mut wide }, give),
@@ -26,21 +30,15 @@ pub(crate) fn fill_any(bytes: &mut Bytes) {
     );
     assert_eq!(capped, plain);
 
-    let before: Vec<u64> = (0..5).map(|_| u64::from(bytes.number())).collect();
+    let before: Vec<u64> = (0..groups).map(|_| u64::from(bytes.number())).collect();
     let mut room = before.clone();
     let mut capped = parts.clone();
     let left = fill_capped(&mut capped, &mut Caps { families, member_of: &member_of, room: &mut room }, give);
     check(&parts, &capped, give - left);
-    for group in 0..5 {
+    for group in 0..groups {
         let is_in = |it: &usize| member_of[it * families..(it + 1) * families].contains(&(group as u32));
-        // A part may be in a group by several families; each counts.
-        let times = |it: usize| {
-            member_of[it * families..(it + 1) * families].iter().filter(|it| **it == group as u32).count()
-        };
-        let taken: u64 = (0..parts.len())
-            .filter(is_in)
-            .map(|it| u64::from(capped[it].at - parts[it].at) * times(it) as u64)
-            .sum();
+        let taken: u64 =
+            (0..parts.len()).filter(is_in).map(|it| u64::from(capped[it].at - parts[it].at)).sum();
         assert_eq!(before[group] - room[group], taken);
     }
 }
