@@ -1,10 +1,11 @@
-//! Roles of the manager and the daemon, and webhook configurations, as YAML.
+//! Roles of the manager, the daemon and the hub, and webhook configurations, as YAML.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use hub::process as hub_process;
 use kruise_core::{
-    api::{crds::WEBHOOK_SERVICE, image_pull_job::keys::SECRETS_NAMESPACE},
+    api::{crds::WEBHOOK_SERVICE, fleet::keys::CONTENT_NAMESPACE, image_pull_job::keys::SECRETS_NAMESPACE},
     runtime::{
         access::{self, Right, Scope},
         webhook::{
@@ -14,7 +15,7 @@ use kruise_core::{
     },
 };
 use member_agent::{
-    daemon,
+    daemon, link,
     manager::{
         access::{NAMESPACE, SERVICE_ACCOUNT, needs},
         admission,
@@ -29,8 +30,10 @@ const WEBHOOK_HEADER: &str =
 
 /// Who is granted something: one of the program's roles.
 struct Grantee {
-    /// Its ServiceAccount, in the namespace of the manager.
+    /// Its ServiceAccount.
     account: &'static str,
+    /// The namespace of the program.
+    namespace: &'static str,
     /// The name of its roles and of their bindings.
     role: &'static str,
     rights: Vec<Right>,
@@ -38,12 +41,27 @@ struct Grantee {
 
 impl Grantee {
     fn manager() -> Self {
-        Self { account: SERVICE_ACCOUNT, role: "kruise-manager-role", rights: needs() }
+        Self { account: SERVICE_ACCOUNT, namespace: NAMESPACE, role: "kruise-manager-role", rights: needs() }
+    }
+
+    /// A manager that belongs to a fleet may do this besides.
+    fn link() -> Self {
+        Self { role: "kruise-link-role", rights: link::needs(), ..Self::manager() }
+    }
+
+    fn hub() -> Self {
+        Self {
+            account: hub_process::SERVICE_ACCOUNT,
+            namespace: hub_process::NAMESPACE,
+            role: "kruise-hub-role",
+            rights: hub_process::needs(),
+        }
     }
 
     fn daemon() -> Self {
         Self {
             account: daemon::SERVICE_ACCOUNT,
+            namespace: NAMESPACE,
             role: "kruise-daemon-role",
             rights: kruise_core::daemon::needs(),
         }
@@ -52,7 +70,7 @@ impl Grantee {
     fn account(&self) -> Value {
         json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": { "name": self.account, "namespace": NAMESPACE },
+            "metadata": { "name": self.account, "namespace": self.namespace },
         })
     }
 
@@ -68,14 +86,14 @@ impl Grantee {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{}Binding", kind(scope)),
             "metadata": self.metadata(scope),
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind(scope), "name": self.role },
-            "subjects": [{ "kind": "ServiceAccount", "name": self.account, "namespace": NAMESPACE }],
+            "subjects": [{ "kind": "ServiceAccount", "name": self.account, "namespace": self.namespace }],
         })
     }
 
     fn metadata(&self, scope: Scope) -> Value {
         match scope {
             Scope::Cluster => json!({ "name": self.role }),
-            Scope::OwnNamespace => json!({ "name": self.role, "namespace": NAMESPACE }),
+            Scope::OwnNamespace => json!({ "name": self.role, "namespace": self.namespace }),
             Scope::Namespace(namespace) => json!({ "name": self.role, "namespace": namespace }),
         }
     }
@@ -87,6 +105,8 @@ fn kind(scope: Scope) -> &'static str {
 
 /// Where daemons read pull secrets.
 const CONFIG: Scope = Scope::Namespace(SECRETS_NAMESPACE);
+/// Where the hub keeps bodies.
+const CONTENT: Scope = Scope::Namespace(CONTENT_NAMESPACE);
 
 /// `config/rbac`: the ServiceAccounts, what they may do, and nothing else. `kubectl apply` takes the files of a folder by
 /// name, so the namespace comes before what is in it.
@@ -111,6 +131,41 @@ pub(super) fn access() -> Result<BTreeMap<String, String>> {
             ("daemon_cluster_role_binding", daemon.binding(Scope::Cluster)),
             ("daemon_config_role", daemon.role(CONFIG)),
             ("daemon_config_role_binding", daemon.binding(CONFIG)),
+        ],
+    )
+}
+
+/// `config/rbac/link`: what a manager may do besides, in a cluster that belongs to a fleet.
+pub(super) fn link_access() -> Result<BTreeMap<String, String>> {
+    let link = Grantee::link();
+    documents(
+        ACCESS_HEADER,
+        [
+            ("cluster_role", link.role(Scope::Cluster)),
+            ("cluster_role_binding", link.binding(Scope::Cluster)),
+            ("role", link.role(Scope::OwnNamespace)),
+            ("role_binding", link.binding(Scope::OwnNamespace)),
+        ],
+    )
+}
+
+/// `config/rbac/hub`: for the management cluster.
+pub(super) fn hub_access() -> Result<BTreeMap<String, String>> {
+    let hub = Grantee::hub();
+    let namespace =
+        |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    documents(
+        ACCESS_HEADER,
+        [
+            ("cluster_role", hub.role(Scope::Cluster)),
+            ("cluster_role_binding", hub.binding(Scope::Cluster)),
+            ("content_namespace", namespace(CONTENT_NAMESPACE)),
+            ("content_role", hub.role(CONTENT)),
+            ("content_role_binding", hub.binding(CONTENT)),
+            ("namespace", namespace(hub_process::NAMESPACE)),
+            ("role", hub.role(Scope::OwnNamespace)),
+            ("role_binding", hub.binding(Scope::OwnNamespace)),
+            ("service_account", hub.account()),
         ],
     )
 }
@@ -169,9 +224,24 @@ mod tests {
     }
 
     #[test]
+    fn a_hub_may_do_nothing_outside_of_its_own_kinds_without_a_reason() {
+        let files = hub_access().unwrap();
+        let role: ClusterRole = read(&files, "cluster_role.yaml");
+        let rules = role.rules.unwrap();
+        assert_eq!(rules, access::rules(&hub_process::needs(), Scope::Cluster));
+        let has =
+            |resource: &str| rules.iter().any(|it| it.resources.iter().flatten().any(|it| it == resource));
+        assert!(has("assignments") && !has("pods") && !has("nodes") && !has("secrets"), "{rules:?}");
+        assert!(!files.values().any(|it| it.contains("'*'") || it.contains("\"*\"")), "no wildcard");
+        let link: ClusterRole = read(&link_access().unwrap(), "cluster_role.yaml");
+        assert_eq!(link.rules.unwrap(), access::rules(&link::needs(), Scope::Cluster));
+    }
+
+    #[test]
     fn every_right_is_explained_in_the_security_page() {
         let page = std::fs::read_to_string(crate::root().join("docs/security.md")).unwrap();
-        for it in needs().into_iter().chain(kruise_core::daemon::needs()) {
+        let all = [needs(), kruise_core::daemon::needs(), link::needs(), hub_process::needs()].concat();
+        for it in all {
             assert!(
                 page.contains(&format!("`{}`", it.resource)),
                 "docs/security.md does not explain {}",

@@ -49,6 +49,9 @@ fn folders() -> Result<Vec<Folder>> {
         // Apart, so that a cluster without a hub does not get them.
         Folder { path: "config/crd/fleet", wanted: definitions(api::fleet_crds())? },
         Folder { path: "config/rbac", wanted: manifests::access()? },
+        // Apart, so that an agent without a hub has no right that it does not use.
+        Folder { path: "config/rbac/link", wanted: manifests::link_access()? },
+        Folder { path: "config/rbac/hub", wanted: manifests::hub_access()? },
         Folder { path: "config/webhook", wanted: manifests::webhooks()? },
         Folder { path: "docs/api", wanted: pages },
     ])
