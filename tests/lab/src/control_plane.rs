@@ -20,6 +20,7 @@ use crate::{
 const SERVICE_NETWORK: &str = "10.96.0.0/16";
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 const PATIENCE: Duration = Duration::from_secs(120);
+const APISERVER: &str = "kube-apiserver";
 
 /// Where a control plane listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -102,10 +103,21 @@ impl ControlPlane {
     /// Starts everything; answers when the API server is ready.
     pub async fn start(&mut self) -> Result<()> {
         self.run("etcd", self.etcd())?;
-        self.run("kube-apiserver", self.apiserver()?)?;
+        self.run(APISERVER, self.apiserver()?)?;
         self.wait_ready().await?;
         self.run("kube-controller-manager", self.controller_manager())?;
         self.run("kube-scheduler", self.scheduler())
+    }
+
+    /// Kills the API server, as a machine that fails does, and starts it again; answers when it is ready.
+    pub async fn restart_apiserver(&mut self) -> Result<()> {
+        let command = self.apiserver()?;
+        let log = self.folder.join("logs/kube-apiserver.log");
+        let server = self.children.iter_mut().find(|it| it.name == APISERVER);
+        let server = server.context("the API server was never started")?;
+        server.kill();
+        *server = Running::start(APISERVER, command, &log)?;
+        self.wait_ready().await
     }
 
     /// An error if a part of it has ended.

@@ -2,7 +2,7 @@
 //!
 //! It prints one line per step and `ready` at the end of the start. It runs until it is asked to end, or, for a cluster
 //! that lives with the process that asked for it, until its standard input ends: that happens however the other
-//! process goes away.
+//! process goes away. A hang-up signal makes it kill the API server and start it again.
 
 use std::{
     fs::File,
@@ -199,9 +199,17 @@ impl Parts {
     }
 
     async fn watch(&mut self) -> Result<()> {
+        let mut hang_up = signal(SignalKind::hangup())?;
         loop {
             self.must_run()?;
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                _ = hang_up.recv() => {
+                    if let Some(it) = &mut self.control_plane {
+                        it.restart_apiserver().await?;
+                    }
+                }
+            }
         }
     }
 

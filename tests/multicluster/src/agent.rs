@@ -33,6 +33,7 @@ pub fn agent(cluster: &Cluster) -> Builder {
         flags: Vec::new(),
         variables: BTreeMap::new(),
         is_replica: false,
+        turn: None,
     }
 }
 
@@ -44,6 +45,7 @@ pub struct Builder {
     flags: Vec<String>,
     variables: BTreeMap<String, String>,
     is_replica: bool,
+    turn: Option<Turn>,
 }
 
 impl Builder {
@@ -68,6 +70,13 @@ impl Builder {
         self
     }
 
+    /// As the only agent of its cluster, by a right that the test has already.
+    #[must_use]
+    pub fn in_turn(mut self, turn: Turn) -> Self {
+        self.turn = Some(turn);
+        self
+    }
+
     /// As a further replica beside one that runs. It ends before the first one does.
     #[must_use]
     pub fn replica(mut self) -> Self {
@@ -78,7 +87,11 @@ impl Builder {
     /// Starts it, with our CRDs in the cluster, and waits until it is ready. Webhook configurations are one per cluster,
     /// so an agent that is no replica waits until the agents of other tests on the cluster have ended.
     pub async fn start(self) -> Result<Agent> {
-        let turn = if self.is_replica { None } else { Some(turn(&self.cluster.name).await) };
+        let turn = match (self.is_replica, self.turn) {
+            (true, _) => None,
+            (false, Some(turn)) => Some(turn),
+            (false, None) => Some(turn(&self.cluster).await),
+        };
         self.cluster.install_crds().await?;
         // There from an earlier test, perhaps.
         self.cluster.try_kubectl(&["create", "namespace", NAMESPACE], "")?;
@@ -121,7 +134,7 @@ pub struct Agent {
     process: Child,
     log: Log,
     /// Held by the first agent of a cluster.
-    turn: Option<OwnedMutexGuard<()>>,
+    turn: Option<Turn>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -223,11 +236,15 @@ pub(crate) fn remove_webhooks(cluster: &Cluster) {
     }
 }
 
-/// The right to be the only agent of a cluster.
-async fn turn(cluster: &str) -> OwnedMutexGuard<()> {
+/// The right to be the only agent of a cluster, until it is dropped.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "it is there to be held")] OwnedMutexGuard<()>);
+
+/// Waits until no other test of this program has an agent on `cluster`.
+pub async fn turn(cluster: &Cluster) -> Turn {
     static TURNS: Mutex<BTreeMap<String, Arc<Mutex<()>>>> = Mutex::const_new(BTreeMap::new());
-    let turn = TURNS.lock().await.entry(cluster.to_owned()).or_default().clone();
-    turn.lock_owned().await
+    let turn = TURNS.lock().await.entry(cluster.name.clone()).or_default().clone();
+    Turn(turn.lock_owned().await)
 }
 
 /// The program, built if need be.

@@ -7,9 +7,11 @@ pub mod access;
 pub mod agent;
 pub mod balancer;
 pub mod duties;
+pub mod life;
 pub mod processes;
 pub mod proxy;
 pub mod registry;
+pub mod rough;
 pub mod stage;
 
 use std::{
@@ -117,6 +119,19 @@ impl Cluster {
             }
         }
         Ok(crds)
+    }
+
+    /// Kills the API server, and has it started again. Only a cluster of the project's own can do that: an error elsewhere.
+    pub fn restart_server(&self) -> Result<()> {
+        let folder = self.kubeconfig.parent().context("a kubeconfig is in a folder")?;
+        let keeper = std::fs::read_to_string(folder.join("keeper.lock")).with_context(|| {
+            format!("nobody keeps cluster {}, so its API server cannot be restarted", self.name)
+        })?;
+        let status = Command::new("kill").args(["-HUP", keeper.trim()]).status()?;
+        if !status.success() {
+            bail!("the keeper of cluster {} is gone", self.name);
+        }
+        Ok(())
     }
 
     /// Deletes a namespace without waiting for it to be gone.

@@ -28,10 +28,11 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// A hub and two members with fake nodes and storage.
+    /// A hub and two members with fake nodes, the members also with storage.
     pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
-        let member = Shape { fake_nodes: 2, storage: true, ..Shape::default() };
-        Self::start(&[("hub", Shape::default()), ("m1", member.clone()), ("m2", member)], progress)
+        let hub = Shape { fake_nodes: 2, ..Shape::default() };
+        let member = Shape { storage: true, ..hub.clone() };
+        Self::start(&[("hub", hub), ("m1", member.clone()), ("m2", member)], progress)
     }
 
     /// One member with three real nodes and storage.

@@ -7,7 +7,10 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
-use multicluster::{agent::agent, cluster, eventually};
+use multicluster::{
+    agent::{agent, turn},
+    cluster, eventually,
+};
 use serde_json::json;
 
 use crate::cs_demo;
@@ -19,6 +22,7 @@ const CRD: &str = "clonesets.apps.kruise.io";
 async fn a_stored_cloneset_that_makes_no_sense_is_told_of_and_does_not_stop_the_others() -> Result<()> {
     // No agent runs here but this one, so the definition may be changed.
     let cluster = cluster("hub");
+    let turn = turn(&cluster).await;
     cluster.install_crds().await?;
     let client = cluster.client().await?;
     let namespace = cluster.namespace("nonsense").await?;
@@ -45,7 +49,7 @@ async fn a_stored_cloneset_that_makes_no_sense_is_told_of_and_does_not_stop_the_
     .await?;
     crds.patch(CRD, &PatchParams::default(), &versions(serde_json::to_value(&strict)?)).await?;
 
-    let agent = agent(&cluster).start().await?;
+    let agent = agent(&cluster).in_turn(turn).start().await?;
     let about = "involvedObject.name=nonsense";
     let event = eventually("an event about it", async || {
         let events =

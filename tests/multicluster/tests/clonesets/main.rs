@@ -8,6 +8,7 @@ mod hooks;
 mod operators;
 mod partition;
 mod predownload;
+mod rough;
 mod scale;
 mod update;
 
