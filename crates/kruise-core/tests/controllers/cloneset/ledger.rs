@@ -31,9 +31,6 @@ use crate::kit::CLUSTER;
 /// How long a pass may go on with what it has read: a call without an answer takes thirty seconds.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(40);
 
-/// How many lines of the log belong to a broken rule.
-const SHOWN: usize = 60;
-
 /// What the rules have found so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ledger(Arc<Mutex<Book>>);
@@ -165,7 +162,7 @@ impl Book {
         }
         self.writers.clear();
         if let Err(cause) = found {
-            let log = world.log().last(SHOWN).join("\n");
+            let log = world.log().last(super::shown()).join("\n");
             self.broken = Some(format!("{cause}\n{log}"));
         }
     }

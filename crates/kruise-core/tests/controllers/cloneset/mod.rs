@@ -1,7 +1,8 @@
 //! CloneSets on a simulated cluster that goes wrong in every way it can.
 //!
 //! `FLEET_SEED=17` replays one seed, `FLEET_CASES=5000` runs more of them (never fewer than a test's own number),
-//! `FLEET_FIRST=1000` others, `FLEET_QUICK_CASES=20` so few that only a developer is served.
+//! `FLEET_FIRST=1000` others, `FLEET_QUICK_CASES=20` so few that only a developer is served. `FLEET_LOG=9000` shows more of
+//! what led to a broken promise.
 
 mod agent;
 mod ledger;
@@ -32,6 +33,11 @@ const FLAWED: usize = 24;
 
 fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|it| it.parse().ok())
+}
+
+/// How many lines of the log belong to a broken promise.
+fn shown() -> usize {
+    asked("FLEET_LOG").map_or(60, |it| usize::try_from(it).unwrap_or(usize::MAX))
 }
 
 fn seeds(default: u64) -> Range<u64> {

@@ -148,5 +148,5 @@ fn unchanged(world: &World, when: &str, before: &[String]) -> Result<(), String>
 }
 
 fn with_log(world: &World, what: &str) -> String {
-    format!("{what}\n{}", world.log().last(60).join("\n"))
+    format!("{what}\n{}", world.log().last(super::shown()).join("\n"))
 }

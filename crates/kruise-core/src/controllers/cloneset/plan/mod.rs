@@ -231,15 +231,19 @@ impl Fact<'_> {
 pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
     let named: BTreeSet<&str> =
         world.cloneset.spec.scale_strategy.pods_to_delete.iter().map(String::as_str).collect();
-    let is_named = |set: &BTreeSet<String>, name: &str| !set.is_empty() && set.contains(name);
+    // Names are in the pods, which are best left alone.
+    let is_in = |names: &BTreeSet<&str>, pod: &PodLite| {
+        !names.is_empty() && names.contains(pod.metadata.name.as_deref().unwrap_or_default())
+    };
+    let [deleted, changed] = [&world.doubts.deleted, &world.doubts.changed]
+        .map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
     let mut updated = glance::AtRevision::new(&world.update.name);
     let fact = |it: &Glanced<'a>| {
         let Glanced { pod, glance } = *it;
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
         // It may be gone: it is asked to go again before any other, and counts for nothing until then.
-        let is_doubted = is_named(&world.doubts.deleted, name);
+        let is_doubted = is_in(&deleted, pod);
         // It may have begun its update: it counts as down until that is known.
-        let may_be_down = is_doubted || is_named(&world.doubts.changed, name);
+        let may_be_down = is_doubted || is_in(&changed, pod);
         let standing = glance.standing;
         let seems_available = standing.is_available(limits.min_ready_seconds, world.now);
         Fact {
@@ -249,7 +253,7 @@ pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
             standing,
             is_at_rest: glance.is_at_rest,
             is_updated: updated.has(&glance.revision),
-            is_marked: is_doubted || glance.is_marked || (!named.is_empty() && named.contains(name)),
+            is_marked: is_doubted || glance.is_marked || is_in(&named, pod),
             is_ready: !is_doubted && standing.is_ready_for(0, world.now),
             is_serving: !is_doubted && standing.is_available(0, world.now),
             is_available: !may_be_down && seems_available,
