@@ -1,5 +1,7 @@
 //! Ring 3: CloneSets on real API servers, by the ids of the acceptance scenarios.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod admission;
 mod claims;
 mod create;
