@@ -99,17 +99,12 @@ pub struct Duties {
     /// The nodes.
     pub places: Vec<Place>,
     running: Mutex<Vec<(String, Running)>>,
-    /// Which set of processes of this program it is.
-    life: u32,
+    /// Lets the next set of processes begin when all of this is gone: two would take each other's webhooks away.
+    _life: tokio::sync::MutexGuard<'static, u32>,
 }
 
-/// How many sets of processes were started so far. One that ends while the next one starts must leave the webhook
-/// configurations of the next one alone.
-static LIVES: Mutex<u32> = Mutex::new(0);
-
-fn lives() -> MutexGuard<'static, u32> {
-    LIVES.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// How many sets of processes were started so far.
+static LIVES: tokio::sync::Mutex<u32> = tokio::sync::Mutex::const_new(0);
 
 /// The name of the manager among the processes; no node has it.
 const MANAGER: &str = "manager";
@@ -128,11 +123,10 @@ impl Duties {
     }
 
     async fn start(cluster: &Cluster) -> Result<Self> {
-        let life = {
-            let mut lives = lives();
-            *lives += 1;
-            *lives
-        };
+        let mut life = LIVES.lock().await;
+        *life += 1;
+        // Of a program that was killed, perhaps: they name an address that no longer answers.
+        agent::remove_webhooks(cluster);
         cluster.install_crds().await?;
         // There from an earlier test, perhaps.
         cluster.try_kubectl(&["create", "namespace", NAMESPACE], "")?;
@@ -161,7 +155,7 @@ impl Duties {
             logs,
             places,
             running: Mutex::default(),
-            life,
+            _life: life,
         };
         it.start_manager()?;
         for place in &it.places {
@@ -288,9 +282,6 @@ impl Duties {
 impl Drop for Duties {
     fn drop(&mut self) {
         self.running().clear();
-        let lives = lives();
-        if *lives == self.life {
-            agent::remove_webhooks(&self.cluster);
-        }
+        agent::remove_webhooks(&self.cluster);
     }
 }

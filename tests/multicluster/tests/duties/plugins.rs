@@ -67,10 +67,10 @@ async fn a_program_of_the_node_logs_in_where_the_job_names_no_secret() -> Result
     let status = stage.finished("with").await?.status.context("it has one")?;
     assert_eq!((status.succeeded, status.failed), (1, 0), "{status:?}");
     let asked: Value = serde_json::from_slice(&fs::read(plugin.file("asked"))?)?;
-    assert_eq!(
-        (asked["kind"].as_str(), asked["image"].as_str()),
-        (Some("CredentialProviderRequest"), Some(&*image))
-    );
+    // As the kubelet asks: for the repository, whatever the tag.
+    let repository = format!("{}/private/plugin", stage.registry.host);
+    assert_eq!(asked["kind"], "CredentialProviderRequest");
+    assert_eq!(asked["image"], repository);
     assert!(!stage.duties.log()?.contains(registry::PASSWORD), "a password was logged");
 
     stage.duties.kill_daemon(&place)?;
