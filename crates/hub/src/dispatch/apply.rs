@@ -326,7 +326,7 @@ where
     let params = DeleteParams::default().preconditions(Preconditions { uid, ..Preconditions::default() });
     match call(name, api.delete(object, &params)).await {
         Err(error) if error.code() == Some(404) => Ok(()),
-        other => Ok(drop(other?)),
+        other => Ok(other.map(drop)?),
     }
 }
 

@@ -1,5 +1,7 @@
 //! A hub and three members with their agents, in one process on virtual time.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod crash;
 mod deletion;
 mod kit;
