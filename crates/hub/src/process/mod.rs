@@ -1,7 +1,7 @@
 //! The process: what it is told, and how it begins and ends.
 //!
 //! In this order: client, listeners (so that a taken port is found before anything happens), a look for workload controllers
-//! on the same API server, leader election, and then [`control`](crate::control).
+//! on the same API server, leader election, and then [`control`].
 
 mod arguments;
 

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use kube::Resource;
 
-/// Neighbours, at least one and at most [`BLOCK`]. A block never changes while somebody else holds it, weakly or not:
+/// Neighbours, at least one and at most 64. A block never changes while somebody else holds it, weakly or not:
 /// what changes is another block.
 pub type Block<K> = Arc<Vec<Arc<K>>>;
 
