@@ -26,5 +26,5 @@ pub(super) fn run(pods: &[u32]) -> Result<()> {
         ("FLEET_KUBECONFIGS", format!("bench={}", cluster.record.kubeconfig().display())),
         ("BENCH_PODS", pods.join(",")),
     ];
-    bench(&["--package", "multicluster", "--bench", "cloneset"], &variables)
+    bench(&["--workspace", "--bench", "cloneset"], &variables)
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         match subject {
             Subject::Scheduling => bench(&["--package", "scheduling"], &[])?,
             Subject::Cloneset => {
-                bench(&["--package", "kruise-core", "--bench", "cloneset_plan"], &[])?;
+                bench(&["--workspace", "--bench", "cloneset_plan"], &[])?;
                 cloneset::run(&arguments.pods)?;
             }
             Subject::Node => node::run()?,

@@ -28,5 +28,5 @@ pub(super) fn run() -> Result<()> {
         ("FLEET_KUBECTL", programs.kubectl.display().to_string()),
         ("FLEET_KUBECONFIGS", format!("bench={}", cluster.record.kubeconfig().display())),
     ];
-    bench(&["--package", "multicluster", "--bench", "node"], &variables)
+    bench(&["--workspace", "--bench", "node"], &variables)
 }
