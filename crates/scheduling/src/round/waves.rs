@@ -214,8 +214,9 @@ impl Draft<'_> {
         let has_more = |it: &usize| {
             let (line, row) = (&self.lines[*it], &self.ledger.rows[*it]);
             let added = line.replicas.saturating_sub(line.before);
-            let known = row.due.filter(|_| row.admitted && line.reach == Reach::Heard);
-            known.is_some_and(|known| due[*it] > Some(known.saturating_add(added)))
+            // What is due is granted in the same round, unless the release stood still meanwhile.
+            let is_open = row.admitted && line.reach == Reach::Heard;
+            is_open && due[*it] > Some(self.granted_updated(*it).saturating_add(added))
         };
         let last = release.waves.len() - 1;
         let wave = |it: usize| self.world.clusters[it].wave.min(last);
@@ -223,9 +224,8 @@ impl Draft<'_> {
         let Some(first) = again.iter().map(|it| wave(*it)).min() else { return };
         release.open_again(first);
         // Those at work in the wave that comes first go on: they have their turn.
-        again.retain(|it| {
-            wave(*it) > first || self.cluster_view(*it, self.ledger.rows[*it].due).has_arrived()
-        });
+        let has_arrived = |it: usize| self.cluster_view(it, Some(self.granted_updated(it))).has_arrived();
+        again.retain(|it| wave(*it) > first || has_arrived(*it));
         again.iter().for_each(|it| self.ledger.rows[*it].admitted = false);
     }
 

@@ -248,3 +248,23 @@ fn sc_2_what_a_cluster_that_is_away_was_given_counts_for_no_more_than_it_matched
     hub.round();
     assert_eq!(hub.share(1).updated, 2);
 }
+
+/// REL-7 over matched pods: a pause takes the shares back there too.
+#[test]
+fn sc_1_a_failed_gate_stops_the_clusters_of_a_sidecar() {
+    let mut hub = matched(&[4, 4]);
+    hub.spec.target = Revision(2);
+    hub.spec.unavailable = 2;
+    hub.rules.gate = Gate { max_failing_pods: 0, ..Gate::default() };
+    hub.round();
+    assert_eq!(hub.shares(|it| it.unavailable), [1, 1]);
+    count(&mut hub, 1, 4, 1);
+    count(&mut hub, 0, 4, 1);
+    hub.report(0, |it| {
+        (it.replicas, it.pods, it.available) = (4, 4, 3);
+        (it.updated, it.updated_available, it.at_stable, it.failing) = (1, 0, 3, 1);
+    });
+    hub.round();
+    assert!(hub.ledger.paused().is_some());
+    assert!(hub.ledger.rows.iter().all(|it| it.share.paused && it.share.unavailable == 0));
+}

@@ -544,3 +544,26 @@ fn a_rollback_is_told_as_one() {
     assert!(told.contains("rolled back") && !told.contains("superseded"), "{told}");
     assert!(!words(&plan.conditions).contains("failing"), "{:?}", plan.conditions);
 }
+
+/// A partition that is lowered while the release stands still goes through the waves as well, once it goes on.
+#[test]
+fn rel_2_a_partition_lowered_during_a_pause_goes_through_the_waves_with_numbers_per_cluster() {
+    let mut hub = Hub::at_rest(2, 3);
+    (hub.mode, hub.spec.numbers, hub.spec.replicas) = (Mode::Duplicated, Numbers::PerCluster, 3);
+    waves(&mut hub, &[0, 1]);
+    hub.waves[0].soak = 60;
+    hub.spec.partition = 2;
+    pass(&mut hub, 4, 60);
+    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    if let Some(release) = &mut hub.ledger.release {
+        release.paused = Some(Paused::ByOperator);
+    }
+    hub.spec.partition = 1;
+    pass(&mut hub, 3, 0);
+    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    hub.ledger.resume();
+    pass(&mut hub, 3, 0);
+    assert_eq!(hub.shares(|it| it.updated), [2, 1]);
+    pass(&mut hub, 3, 60);
+    assert_eq!(hub.shares(|it| it.updated), [2, 2]);
+}
