@@ -37,7 +37,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 /// How long a test waits for a condition before it fails; generous, as machines are shared.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// One cluster a test runs on.
 #[derive(Debug, Clone)]

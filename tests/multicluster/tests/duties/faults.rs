@@ -13,6 +13,21 @@ use serde_json::{Value, json};
 
 use crate::support::{Stage, containers};
 
+/// A pod `web` in rotation, whose container takes its time to stop and leaves a trace when it begins to.
+async fn slow_to_stop(stage: &Stage, node: &str) -> Result<()> {
+    let spec = json!({
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 20,
+        "readinessGates": [{"conditionType": "KruisePodReady"}],
+        "containers": [{
+            "name": "app", "image": "lab/sleep:1",
+            "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> /tmp/steps; sleep 5"]}}},
+        }],
+    });
+    stage.pod("web", spec).await?;
+    stage.in_rotation("web").await.map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_killed_during_a_download_finishes_it_after_its_start() -> Result<()> {
     let stage = Stage::set().await?;
@@ -36,17 +51,7 @@ async fn a_daemon_killed_during_a_download_finishes_it_after_its_start() -> Resu
 async fn a_daemon_killed_during_a_restart_finishes_it_and_the_pod_returns_to_rotation() -> Result<()> {
     let stage = Stage::set().await?;
     let (place, _turn) = stage.last().await?;
-    let spec = json!({
-        "nodeName": place.name,
-        "terminationGracePeriodSeconds": 20,
-        "readinessGates": [{"conditionType": "KruisePodReady"}],
-        "containers": [{
-            "name": "app", "image": "lab/sleep:1",
-            "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> /tmp/steps; sleep 5"]}}},
-        }],
-    });
-    stage.pod("web", spec).await?;
-    stage.in_rotation("web").await?;
+    slow_to_stop(&stage, &place.name).await?;
     stage.request("killed", "web", &["app"], json!({"strategy": {"unreadyGracePeriodSeconds": 1}})).await?;
     eventually("the hook runs", async || {
         Ok(stage.exec("web", "app", &["cat", "/tmp/steps"]).is_ok().then_some(()))
@@ -122,17 +127,7 @@ const AWAY: Duration = Duration::from_secs(60);
 async fn an_api_server_that_is_away_for_a_minute_delays_work_and_no_more() -> Result<()> {
     let stage = Stage::alone().await?;
     let (place, _turn) = stage.last().await?;
-    let spec = json!({
-        "nodeName": place.name,
-        "terminationGracePeriodSeconds": 20,
-        "readinessGates": [{"conditionType": "KruisePodReady"}],
-        "containers": [{
-            "name": "app", "image": "lab/sleep:1",
-            "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> /tmp/steps; sleep 5"]}}},
-        }],
-    });
-    stage.pod("web", spec).await?;
-    stage.in_rotation("web").await?;
+    slow_to_stop(&stage, &place.name).await?;
     let only = json!({"selector": {"names": [place.name]}, "pullPolicy": {"backoffLimit": 20}});
     stage.job("away", &stage.registry.image("late/away", "1"), only).await?;
     stage.request("away", "web", &["app"], json!({"strategy": {"unreadyGracePeriodSeconds": 1}})).await?;
