@@ -85,6 +85,12 @@ impl<K: Resource> Overlay<K> {
         if settled {
             self.doubts.remove(&key);
         }
+        self.learn(object, seen, now);
+    }
+
+    /// Records what a look at the server has found. It settles nothing: a write without an answer may still arrive.
+    pub fn learn(&mut self, object: Arc<K>, seen: Option<&Arc<K>>, now: Instant) {
+        let key = Key::of(&*object);
         let number = version_number(version(&*object));
         let is_seen = number.zip(self.position).is_some_and(|(it, position)| it <= position)
             || seen.is_some_and(|it| uid(&**it) == uid(&*object) && version(&**it) == version(&*object));

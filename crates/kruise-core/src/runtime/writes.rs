@@ -123,9 +123,23 @@ impl<K: Cached> Writer<K> {
 
     /// Deletes exactly this object, not a namesake that came after it. If it is gone already, that is a success.
     pub async fn delete(&self, on: On<'_>, object: &K, params: DeleteParams) -> Result<(), Error> {
+        self.delete_if(on, object, params, None).await
+    }
+
+    /// Deletes this object as long as it is what was looked at: a later version is a conflict, and the cache learns of it.
+    pub async fn delete_as_seen(&self, on: On<'_>, object: &K, params: DeleteParams) -> Result<(), Error> {
+        self.delete_if(on, object, params, object.meta().resource_version.clone()).await
+    }
+
+    async fn delete_if(
+        &self,
+        on: On<'_>,
+        object: &K,
+        params: DeleteParams,
+        resource_version: Option<String>,
+    ) -> Result<(), Error> {
         let (key, uid) = (Key::of(object), uid(object));
-        let only_this = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-        let params = params.preconditions(only_this);
+        let params = params.preconditions(Preconditions { uid: Some(uid.to_owned()), resource_version });
         let request = || self.request(&key).delete(&key.name, &params).map_err(kube::Error::BuildRequest);
         match call(on.call, async { self.client.request_status::<K>(request()?).await }).await {
             Ok(answer) => {
@@ -160,9 +174,14 @@ impl<K: Cached> Writer<K> {
     }
 
     /// Whether the server has no object with the UID `meant` any more: the name is free, or belongs to another one.
+    /// Otherwise the cache learns what has become of it: a late watch would let us be refused again and again.
     async fn is_gone(&self, on: On<'_>, key: &Key, meant: &str) -> Result<bool, Error> {
         match self.look_up(on, key).await {
-            Ok(found) => Ok(uid(&found) != meant),
+            Ok(found) if uid(&found) == meant => {
+                self.cache.found(found);
+                Ok(false)
+            }
+            Ok(_) => Ok(true),
             Err(error) if error.code() == Some(404) => Ok(true),
             Err(error) => Err(error),
         }

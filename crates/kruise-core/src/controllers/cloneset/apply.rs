@@ -177,8 +177,15 @@ impl Hands<'_> {
 
     async fn delete(&self, death: &Death) -> Result<Done, Failed> {
         let name = death.pod.metadata.name.as_deref().unwrap_or_default();
-        let on = self.on("delete a pod");
-        if let Err(error) = self.writers.pods.delete(on, &death.pod, DeleteParams::default()).await {
+        let (on, params) = (self.on("delete a pod"), DeleteParams::default());
+        let sent = match death.only_as_seen {
+            true => self.writers.pods.delete_as_seen(on, &death.pod, params).await,
+            false => self.writers.pods.delete(on, &death.pod, params).await,
+        };
+        if let Err(error) = sent {
+            if error.is_conflict() {
+                return Ok(Done::Overtaken);
+            }
             self.failed(events::FAILED_DELETE, format!("failed to delete pod {name}: {}", error.told()));
             return Err(Failed::at_once(error));
         }

@@ -137,6 +137,14 @@ impl<K: Cached> Cache<K> {
         object
     }
 
+    /// Records what a look at the server has found, which the watch may show much later.
+    pub fn found(&self, mut object: K) {
+        trim(&mut object);
+        let mut store = self.write();
+        store.found(Arc::new(object), self.0.clock.instant());
+        self.count(&store);
+    }
+
     /// Records that the object with this UID does not exist any more.
     pub fn deleted(&self, key: &Key, uid: &str) {
         let mut store = self.write();

@@ -125,6 +125,13 @@ impl<K: Resource> Store<K> {
         self.refresh(&key);
     }
 
+    /// Records what a look at the server has found.
+    pub(crate) fn found(&mut self, object: Arc<K>, now: Instant) {
+        let key = Key::of(&*object);
+        self.overlay.learn(object, self.seen.get(&key), now);
+        self.refresh(&key);
+    }
+
     /// Records that the object with this UID is gone.
     pub(crate) fn deleted(&mut self, key: &Key, gone: &str, now: Instant) {
         self.overlay.record_gone(key, gone, self.seen.get(key), now);

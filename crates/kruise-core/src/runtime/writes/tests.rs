@@ -151,6 +151,18 @@ async fn a_conflict_on_an_object_that_is_still_there_is_an_error() {
     let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
     let error = writer.delete(ON, &pod, DeleteParams::default()).await.unwrap_err();
     assert_eq!((error.label(), cache.owned_by("owner").len()), ("conflict", 1));
+    let known = cache.owned_by("owner")[0].metadata.resource_version.clone();
+    assert_eq!(known.as_deref(), Some("6"), "a late watch does not let us be refused again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_after_a_conflict_settles_no_change_without_an_answer() {
+    let (writer, cache, _) = writer(vec![status(500), status(409), (200, body("a", 6, "owner"))]);
+    let pod = cache.wrote(serde_json::from_value(body("a", 5, "owner")).unwrap());
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
+    writer.patch(ON, &pod, None, &patch, &PatchParams::default()).await.unwrap_err();
+    writer.delete_as_seen(ON, &pod, DeleteParams::default()).await.unwrap_err();
+    assert_eq!(cache.doubts_of("owner")[0].intent, Intent::Update);
 }
 
 #[tokio::test(start_paused = true)]

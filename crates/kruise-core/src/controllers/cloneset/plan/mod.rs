@@ -299,6 +299,8 @@ pub struct Death {
     pub pod: Arc<PodLite>,
     /// The claims that go with it.
     pub claims: Vec<Arc<ClaimLite>>,
+    /// It costs nothing because it is down: it goes only if it is still what was looked at.
+    pub only_as_seen: bool,
 }
 
 impl PartialEq for Death {

@@ -179,7 +179,10 @@ fn go(world: &World<'_>, fact: &Fact<'_>, claims: &Claims<'_>) -> Option<Action>
     let id = fact.pod.labels().get(INSTANCE_ID);
     let claims = id.and_then(|it| claims.get(it.as_str())).into_iter().flatten();
     let claims = claims.map(|it| Arc::clone(it)).collect();
-    Some(Action::Delete(Death { pod: fact.pod.clone(), claims }))
+    // One in doubt or held back is counted as down whatever it is, so that nothing depends on how it was seen.
+    let is_doubted = fact.pod.metadata.name.as_ref().is_some_and(|it| world.doubts.deleted.contains(it));
+    let only_as_seen = !fact.is_available && !fact.is_preparing_delete() && !is_doubted;
+    Some(Action::Delete(Death { pod: fact.pod.clone(), claims, only_as_seen }))
 }
 
 fn count(number: usize) -> i64 {
