@@ -49,6 +49,8 @@ pub(super) struct Pod {
     /// On its way out, or held back before that.
     pub(super) is_leaving: bool,
     pub(super) is_marked: bool,
+    /// The lifecycle state.
+    state: String,
     /// The claims that it mounts.
     pub(super) claims: Vec<String>,
     /// Since when it serves.
@@ -81,9 +83,20 @@ impl Pod {
             is_active,
             is_leaving: !is_active || state == "PreparingDelete",
             is_marked: !value["metadata"]["labels"][keys::SPECIFIED_DELETE].is_null(),
+            state,
             claims: claims.map(str::to_owned).collect(),
             serves_since: since.filter(|_| is_active && !is_updating && phase == "Running"),
         }
+    }
+
+    /// One line for a person.
+    pub(super) fn told(&self) -> String {
+        let Self { version, name, release, is_active, is_marked, state, serves_since, .. } = self;
+        let serves =
+            serves_since.map_or_else(|| "does not serve".to_owned(), |it| format!("serves since {it}"));
+        let words = [(!is_active, "on its way out"), (*is_marked, "marked")];
+        let words: Vec<&str> = words.iter().filter(|it| it.0).map(|it| it.1).collect();
+        format!("{name} @{version} at {release}, {state}, {serves} {}", words.join(", "))
     }
 
     pub(super) fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {

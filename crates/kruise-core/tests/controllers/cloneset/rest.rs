@@ -122,7 +122,10 @@ pub(super) async fn reach(world: &World, ledger: &Ledger) -> Result<(), String> 
             return Ok(());
         }
     }
-    last.map_err(|it| with_log(world, &format!("an hour of fair weather did not do: {it}")))
+    last.map_err(|it| {
+        let pods: Vec<String> = objects::pods(world).iter().map(Pod::told).collect();
+        with_log(world, &format!("an hour of fair weather did not do: {it}\n{}", pods.join("\n")))
+    })
 }
 
 /// A while in which nothing has to be done, and then a restart: nobody writes anything.

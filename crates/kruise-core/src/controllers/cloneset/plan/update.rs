@@ -107,12 +107,16 @@ pub(super) fn plan(world: &World<'_>, facts: &[Fact<'_>], specs: &Specs, numbers
     }
     let target = if numbers.update > 0 { world.update } else { world.current };
     let down = Down::of(facts, target);
-    if down.at_target >= numbers.update_max_unavailable {
+    let allowed = Allowed::of(numbers);
+    if down.at_target >= allowed.at_target {
         return begun;
     }
-    let order = order(world, facts, numbers.update > 0);
+    let mut order = order(world, facts, numbers.update > 0);
+    if allowed.all <= 0 {
+        order.retain(|it| !facts[*it].is_available && !facts[*it].is_doubtful);
+    }
     let wanted = usize::try_from(numbers.update.unsigned_abs()).unwrap_or(usize::MAX);
-    let chosen = affordable(facts, &order, wanted, numbers.update_max_unavailable, down);
+    let chosen = affordable(facts, &order, wanted, allowed, down);
     for fact in chosen.iter().map(|it| &facts[*it]) {
         match one(world, fact, specs, target) {
             Ok(change) => begun.actions.extend(change.map(Action::Change)),
@@ -161,24 +165,42 @@ impl Down {
     }
 }
 
+/// How many pods may be down.
+#[derive(Debug, Clone, Copy)]
+struct Allowed {
+    all: i64,
+    /// After their update.
+    at_target: i64,
+}
+
+impl Allowed {
+    /// Where `scaleStrategy.maxUnavailable` keeps every missing pod from being added, these use the budget up, and pods
+    /// that are down would keep each other from being mended for ever. One of them may go ahead: nobody is taken down.
+    fn of(numbers: &Numbers) -> Self {
+        let all = numbers.update_max_unavailable;
+        let is_held_up = numbers.scale_up > 0 && numbers.scale_up_limit == 0;
+        Self { all, at_target: if is_held_up { all.max(1) } else { all } }
+    }
+}
+
 /// How many of the first `wanted` may be updated. Replacing a pod that is down takes nothing more down, but pods that are
 /// down *after* their update brake all the same (openkruise/kruise#898).
 fn affordable<'o>(
     facts: &[Fact<'_>],
     order: &'o [usize],
     wanted: usize,
-    allowed: i64,
+    allowed: Allowed,
     mut down: Down,
 ) -> &'o [usize] {
     let mut chosen = 0;
     for fact in order.iter().take(wanted).map(|it| &facts[*it]) {
-        if down.at_target + chosen >= allowed {
+        if down.at_target + chosen >= allowed.at_target {
             break;
         }
         if fact.is_available || fact.is_doubtful {
             // One in doubt is among those that are down already.
             down.all += i64::from(fact.is_available);
-            if down.all > allowed {
+            if down.all > allowed.all {
                 break;
             }
         }

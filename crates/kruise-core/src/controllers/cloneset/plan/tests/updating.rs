@@ -179,6 +179,39 @@ fn pods_that_are_down_are_updated_first_and_not_all_at_once() {
     assert_eq!(done(&village, "InPlace"), 2, "openkruise/kruise#898");
 }
 
+/// Two broken pods, eight missing ones, and `scaleStrategy.maxUnavailable: 2`: nothing may be added before a pod is mended,
+/// and what is missing has used up the budget for updates.
+fn stuck(policy: &str) -> Village {
+    let mut village = settled(json!({"replicas": 2, "updateStrategy": rolling(policy, json!({}))}));
+    village.broken = village.names();
+    village.tick();
+    village.change(json!({"replicas": 10, "scaleStrategy": {"maxUnavailable": 2}}));
+    village.image("web:2");
+    village
+}
+
+#[test]
+fn pods_that_hold_up_the_scale_up_are_replaced_though_others_are_missing() {
+    let mut village = stuck("ReCreate");
+    village.pass(usize::MAX);
+    assert_eq!(village.log.len(), 1, "one at a time: {:?}", village.log);
+    village.settle();
+    assert_eq!((village.count("web-r2"), village.available()), (10, 10));
+}
+
+#[test]
+fn pods_that_hold_up_the_scale_up_are_mended_in_place_one_after_the_other() {
+    let mut village = stuck("InPlaceIfPossible");
+    for _ in 0..5 {
+        village.pass(usize::MAX);
+        village.tick();
+    }
+    assert_eq!((done(&village, "InPlace"), village.pods.len()), (1, 2), "one that stays down is enough");
+    village.broken.clear();
+    village.settle();
+    assert_eq!((village.count("web-r2"), village.available()), (10, 10));
+}
+
 #[test]
 fn labels_alone_change_without_an_extra_pod() {
     let mut village = settled(
