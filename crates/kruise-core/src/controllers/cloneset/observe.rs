@@ -35,7 +35,8 @@ pub struct Observed {
     pub claims: Vec<Arc<ClaimLite>>,
     /// Revisions of ours, and those of nobody.
     pub revisions: Vec<Arc<RevisionLite>>,
-    /// Ids of claims whose name for a pod is taken by a pod that is not ours any more.
+    /// Ids of claims that can serve no further pod: its name is taken by a pod that is not ours any more, or the claim may
+    /// have been deleted.
     pub occupied: BTreeSet<String>,
     /// What was asked for without an answer.
     pub doubts: Doubts,
@@ -59,12 +60,14 @@ pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches, kept: 
         ..Observed::default()
     };
     observed.revisions.extend(caches.revisions.orphans_in(&key.namespace));
-    let is_taken = |id: &&String| {
+    let is_taken = |id: &str| {
         let pod = caches.pods.get(&Key::new(&key.namespace, &build::name(&key.name, id)));
         pod.is_some_and(|it| controller_uid(&*it) != Some(owner))
     };
-    let ids = observed.claims.iter().filter_map(|it| it.labels().get(INSTANCE_ID));
-    observed.occupied = ids.filter(is_taken).cloned().collect();
+    let in_doubt = claims_in_doubt(owner, caches);
+    let claims = observed.claims.iter().filter_map(|it| Some((it.labels().get(INSTANCE_ID)?, it.name())));
+    let is_out = |(id, claim): &(&String, &str)| in_doubt.contains(*claim) || is_taken(id);
+    observed.occupied = claims.filter(is_out).map(|it| it.0.clone()).collect();
     let pods = kept.look(owner, &cloneset.spec.selector, selector, caches.pods.rows_of(owner));
     for (group, it) in pods.all() {
         match group {
@@ -75,6 +78,12 @@ pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches, kept: 
     }
     observed.pods = pods;
     observed
+}
+
+/// The names of claims whose deletion was asked for without an answer.
+fn claims_in_doubt(owner: &str, caches: &Caches) -> BTreeSet<String> {
+    let doubts = caches.claims.doubts_of(owner).into_iter();
+    doubts.filter(|it| it.intent == Intent::Delete).map(|it| it.key.name.to_string()).collect()
 }
 
 fn doubts(owner: &str, name: &str, caches: &Caches) -> Doubts {

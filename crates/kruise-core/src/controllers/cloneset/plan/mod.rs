@@ -133,7 +133,7 @@ pub struct World<'a> {
     pub inactive: &'a [Arc<PodLite>],
     /// Its claims that may serve further pods, and those that are on their way out.
     pub claims: &'a [Arc<ClaimLite>],
-    /// Ids of claims that no new pod can have: a pod of that name is there, and not ours.
+    /// Ids of claims that no new pod can have: a pod of that name is there, and not ours, or the claim may be gone.
     pub occupied: &'a BTreeSet<String>,
     /// Where pods go.
     pub update: &'a Version,
