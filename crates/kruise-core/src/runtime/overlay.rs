@@ -78,7 +78,7 @@ impl<K: Resource> Overlay<K> {
         let key = Key::of(&*object);
         // Only an object that is going away, or another one, tells that a delete in doubt needs no repeating.
         let settled = self.doubts.get(&key).is_some_and(|it| {
-            it.0.intent != Intent::Delete
+            !it.0.intent.is_deletion()
                 || object.meta().deletion_timestamp.is_some()
                 || it.0.uid.as_deref() != Some(uid(&*object))
         });
@@ -88,9 +88,13 @@ impl<K: Resource> Overlay<K> {
         self.learn(object, seen, now);
     }
 
-    /// Records what a look at the server has found. It settles nothing: a write without an answer may still arrive.
+    /// Records what a look at the server has found. It settles only what cannot happen any more: other writes without an
+    /// answer may still arrive.
     pub fn learn(&mut self, object: Arc<K>, seen: Option<&Arc<K>>, now: Instant) {
         let key = Key::of(&*object);
+        if self.doubts.get(&key).is_some_and(|it| it.0.is_refuted_by(&*object)) {
+            self.doubts.remove(&key);
+        }
         let number = version_number(version(&*object));
         let is_seen = number.zip(self.position).is_some_and(|(it, position)| it <= position)
             || seen.is_some_and(|it| uid(&**it) == uid(&*object) && version(&**it) == version(&*object));
@@ -150,8 +154,9 @@ impl<K: Resource> Overlay<K> {
         }
         let settled = match self.doubts.get(&key).map(|it| &it.0) {
             Some(Doubt { intent: Intent::Create, .. }) => true,
-            Some(Doubt { intent: Intent::Delete, uid: meant, .. }) => {
-                meant.as_deref() == Some(uid(object)) && object.meta().deletion_timestamp.is_some()
+            Some(doubt) if doubt.intent.is_deletion() => {
+                let is_meant = doubt.uid.as_deref() == Some(uid(object));
+                is_meant && (object.meta().deletion_timestamp.is_some() || doubt.is_refuted_by(object))
             }
             _ => false,
         };
@@ -217,8 +222,9 @@ impl<K: Resource> Overlay<K> {
             match doubt.intent {
                 Intent::Create => !seen.contains_key(key),
                 Intent::Update => listed.is_some() || stamp.list >= list,
-                Intent::Delete => {
-                    listed.map_or(stamp.list >= list, |it| it.meta().deletion_timestamp.is_none())
+                Intent::Delete | Intent::DeleteAsSeen(_) => {
+                    let is_open = |it: &K| it.meta().deletion_timestamp.is_none() && !doubt.is_refuted_by(it);
+                    listed.map_or(stamp.list >= list, |it| is_open(it))
                 }
             }
         });

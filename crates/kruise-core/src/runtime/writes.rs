@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     cache::{Cache, Cached},
     client::{Error, call},
-    key::{Key, controller_uid, uid},
+    key::{Key, controller_uid, uid, version_number},
     overlay::{Doubt, Intent},
 };
 
@@ -139,6 +139,8 @@ impl<K: Cached> Writer<K> {
         resource_version: Option<String>,
     ) -> Result<(), Error> {
         let (key, uid) = (Key::of(object), uid(object));
+        let seen = resource_version.as_deref().and_then(version_number);
+        let intent = seen.map_or(Intent::Delete, Intent::DeleteAsSeen);
         let params = params.preconditions(Preconditions { uid: Some(uid.to_owned()), resource_version });
         let request = || self.request(&key).delete(&key.name, &params).map_err(kube::Error::BuildRequest);
         match call(on.call, async { self.client.request_status::<K>(request()?).await }).await {
@@ -154,7 +156,7 @@ impl<K: Cached> Writer<K> {
                 Ok(())
             }
             Err(error) if error.code() == Some(409) => self.check_precondition(on, &key, uid, error).await,
-            Err(error) => Err(self.noted(error, on, &key, Some(uid), Intent::Delete)),
+            Err(error) => Err(self.noted(error, on, &key, Some(uid), intent)),
         }
     }
 

@@ -83,7 +83,7 @@ pub fn observe(cloneset: &CloneSet, selector: &Selector, caches: &Caches, kept: 
 /// The names of claims whose deletion was asked for without an answer.
 fn claims_in_doubt(owner: &str, caches: &Caches) -> BTreeSet<String> {
     let doubts = caches.claims.doubts_of(owner).into_iter();
-    doubts.filter(|it| it.intent == Intent::Delete).map(|it| it.key.name.to_string()).collect()
+    doubts.filter(|it| it.intent.is_deletion()).map(|it| it.key.name.to_string()).collect()
 }
 
 fn doubts(owner: &str, name: &str, caches: &Caches) -> Doubts {
@@ -95,6 +95,7 @@ fn doubts(owner: &str, name: &str, caches: &Caches) -> Doubts {
                 doubts.created.extend(id.map(str::to_owned));
             }
             Intent::Delete => drop(doubts.deleted.insert(doubt.key.name.to_string())),
+            Intent::DeleteAsSeen(_) => drop(doubts.deleted_as_seen.insert(doubt.key.name.to_string())),
             Intent::Update => drop(doubts.changed.insert(doubt.key.name.to_string())),
         }
     }

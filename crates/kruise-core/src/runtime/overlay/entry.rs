@@ -16,6 +16,15 @@ pub enum Intent {
     Update,
     /// Delete it.
     Delete,
+    /// Delete it as long as it has this version.
+    DeleteAsSeen(u64),
+}
+
+impl Intent {
+    /// Whether the object was to go.
+    pub fn is_deletion(self) -> bool {
+        matches!(self, Self::Delete | Self::DeleteAsSeen(_))
+    }
 }
 
 /// A write that may or may not have happened: its answer never came.
@@ -31,6 +40,15 @@ pub struct Doubt {
     pub owner: Option<String>,
     /// What was asked for.
     pub intent: Intent,
+}
+
+impl Doubt {
+    /// Whether the server cannot do it any more, now that it has `object`.
+    pub(super) fn is_refuted_by<K: Resource>(&self, object: &K) -> bool {
+        let Intent::DeleteAsSeen(seen) = self.intent else { return false };
+        self.uid.as_deref() == Some(uid(object))
+            && version_number(version(object)).is_some_and(|it| it > seen)
+    }
 }
 
 /// Proof that a look-up began when the overlay was in a certain state: its answer counts only for that state.

@@ -251,6 +251,25 @@ fn a_write_in_doubt_is_kept_until_something_settles_it() {
 }
 
 #[test]
+fn a_delete_of_one_version_is_over_when_there_is_a_later_one() {
+    let shown: [fn(&mut Bench); 3] = [
+        |bench| drop(bench.shows(pod("a", "1", 11))),
+        |bench| bench.wrote(pod("a", "1", 11)),
+        |bench| bench.list(&[pod("a", "1", 11)]),
+    ];
+    for show in shown {
+        let mut bench = Bench::new(&[pod("a", "1", 10)]);
+        let (uid, owner) = (Some("1".into()), Some("owner".into()));
+        let doubt = Doubt { key: Key::new("n", "a"), uid, owner, intent: Intent::DeleteAsSeen(10) };
+        bench.store.doubted(doubt, bench.now);
+        bench.shows(pod("a", "1", 10));
+        assert_eq!(bench.store.overlay().doubts_of("owner").len(), 1, "it may still arrive");
+        show(&mut bench);
+        assert_eq!(bench.store.overlay().doubts_of("owner").len(), 0);
+    }
+}
+
+#[test]
 fn a_look_up_ends_ghosts_and_covers_what_is_gone() {
     let mut bench = Bench::new(&[]);
     bench.wrote(pod("a", "1", 10));

@@ -110,6 +110,8 @@ pub struct Doubts {
     pub created: BTreeSet<String>,
     /// Names of pods that may have been deleted.
     pub deleted: BTreeSet<String>,
+    /// Names of pods that may have been deleted if they were still what was looked at: down.
+    pub deleted_as_seen: BTreeSet<String>,
     /// Names of pods that may have been changed.
     pub changed: BTreeSet<String>,
 }
@@ -117,8 +119,8 @@ pub struct Doubts {
 impl Doubts {
     /// Whether everything is known.
     pub fn is_empty(&self) -> bool {
-        let Self { created, deleted, changed } = self;
-        created.is_empty() && deleted.is_empty() && changed.is_empty()
+        let Self { created, deleted, deleted_as_seen, changed } = self;
+        [created, deleted, deleted_as_seen, changed].into_iter().all(BTreeSet::is_empty)
     }
 }
 
@@ -202,6 +204,8 @@ pub struct Fact<'a> {
     pub is_serving: bool,
     /// Ready for long enough, and in no lifecycle step: it is what limits are about.
     pub is_available: bool,
+    /// Available as far as it can be seen.
+    seems_available: bool,
     /// Available as far as it can be seen, and perhaps taken down by a request without an answer. It counts as down, and
     /// costs as much to take down as one that is up.
     is_doubtful: bool,
@@ -235,17 +239,20 @@ pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
     let is_in = |names: &BTreeSet<&str>, pod: &PodLite| {
         !names.is_empty() && names.contains(pod.metadata.name.as_deref().unwrap_or_default())
     };
-    let [deleted, changed] = [&world.doubts.deleted, &world.doubts.changed]
+    let Doubts { deleted, deleted_as_seen, changed, .. } = world.doubts;
+    let [deleted, as_seen, changed] = [deleted, deleted_as_seen, changed]
         .map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
     let mut updated = glance::AtRevision::new(&world.update.name);
     let fact = |it: &Glanced<'a>| {
         let Glanced { pod, glance } = *it;
-        // It may be gone: it is asked to go again before any other, and counts for nothing until then.
-        let is_doubted = is_in(&deleted, pod);
-        // It may have begun its update: it counts as down until that is known.
-        let may_be_down = is_doubted || is_in(&changed, pod);
         let standing = glance.standing;
         let seems_available = standing.is_available(limits.min_ready_seconds, world.now);
+        // It may be gone: it is asked to go again before any other, and counts for nothing until then. One that was down
+        // when it was asked to go, and has become available by the passing of time, costs as much as any other.
+        let is_asked_to_go = is_in(&deleted, pod) || is_in(&as_seen, pod);
+        let is_doubted = is_in(&deleted, pod) || (is_asked_to_go && !seems_available);
+        // It may have begun its update: it counts as down until that is known.
+        let may_be_down = is_asked_to_go || is_in(&changed, pod);
         Fact {
             pod,
             state: glance.state,
@@ -253,11 +260,12 @@ pub fn facts<'a>(world: &World<'a>, limits: &Limits) -> Vec<Fact<'a>> {
             standing,
             is_at_rest: glance.is_at_rest,
             is_updated: updated.has(&glance.revision),
-            is_marked: is_doubted || glance.is_marked || is_in(&named, pod),
+            is_marked: is_asked_to_go || glance.is_marked || is_in(&named, pod),
             is_ready: !is_doubted && standing.is_ready_for(0, world.now),
             is_serving: !is_doubted && standing.is_available(0, world.now),
             is_available: !may_be_down && seems_available,
             is_doubtful: !is_doubted && may_be_down && seems_available,
+            seems_available,
         }
     };
     world.active.iter().map(fact).collect()

@@ -13,6 +13,7 @@ use crate::{
     api::cloneset::keys::INSTANCE_ID,
     pod::{
         lifecycle::{self, Marking, State},
+        patch::Pin,
         rank::{self, Spread},
     },
     runtime::cache::{claim::ClaimLite, pod::PodLite},
@@ -32,6 +33,13 @@ pub(super) fn plan(
         return Plan { scale: regrets, ..Plan::default() };
     }
     let numbers = scale_numbers(world, limits, facts, specs);
+    if numbers.scale_up > 0 && numbers.scale_up_limit == 0 {
+        let claims = claims_by_id(world);
+        // Pods whose hook has let go of them may be what keeps others from being added: they count as down.
+        let held = facts.iter().filter(|it| it.is_preparing_delete());
+        let scale = held.filter_map(|it| go(world, it, &claims)).collect();
+        return Plan { scale, limited_to: Some(0), ..Plan::default() };
+    }
     if numbers.scale_up > 0 {
         let births = birth::births(world, numbers.scale_up_limit, numbers.scale_up_old, draw);
         let is_limited = numbers.scale_up > numbers.scale_up_limit;
@@ -171,17 +179,19 @@ fn claims_by_id<'a>(world: &World<'a>) -> Claims<'a> {
 /// How a pod goes: a hook may hold it back first. Nothing if it is held back already.
 fn go(world: &World<'_>, fact: &Fact<'_>, claims: &Claims<'_>) -> Option<Action> {
     let hook = world.cloneset.spec.lifecycle.as_ref().and_then(|it| it.pre_delete.as_ref());
+    // It costs nothing only as long as it is down. One that is held back is down whatever its readiness.
+    let only_as_seen = !fact.seems_available && !fact.is_preparing_delete();
     if lifecycle::is_hooked(hook, fact.pod) {
-        let patches = lifecycle::enter(fact.pod, State::PreparingDelete, Marking::of(hook), world.now);
+        let mut patches = lifecycle::enter(fact.pod, State::PreparingDelete, Marking::of(hook), world.now);
+        if only_as_seen {
+            patches.iter_mut().for_each(|it| it.pin = Pin::Version);
+        }
         let change = Change { pod: fact.pod.clone(), patches, why: Why::PrepareDelete };
         return (!change.patches.is_empty()).then_some(Action::Change(change));
     }
     let id = fact.pod.labels().get(INSTANCE_ID);
     let claims = id.and_then(|it| claims.get(it.as_str())).into_iter().flatten();
     let claims = claims.map(|it| Arc::clone(it)).collect();
-    // One in doubt or held back is counted as down whatever it is, so that nothing depends on how it was seen.
-    let is_doubted = fact.pod.metadata.name.as_ref().is_some_and(|it| world.doubts.deleted.contains(it));
-    let only_as_seen = !fact.is_available && !fact.is_preparing_delete() && !is_doubted;
     Some(Action::Delete(Death { pod: fact.pod.clone(), claims, only_as_seen }))
 }
 

@@ -45,6 +45,37 @@ fn a_pod_waits_before_its_deletion_and_goes_when_let_go() {
     assert!(!village.pods.contains_key(&waiting[0]));
 }
 
+/// Found by the simulation: a pod that was down when it was looked at had become available.
+#[test]
+fn a_pod_that_is_down_is_held_back_only_if_it_still_is() {
+    for is_down in [true, false] {
+        let mut village = village("preDelete", false);
+        let name = village.names().remove(0);
+        village.broken.extend(is_down.then(|| name.clone()));
+        village.tick();
+        village.label(&name, "apps.kruise.io/specified-delete", json!("true"));
+        let plan = village.plan();
+        let [Action::Change(change)] = plan.scale.as_slice() else { panic!("{plan:?}") };
+        let expected = if is_down { patch::Pin::Version } else { patch::Pin::Uid };
+        assert!(change.patches.iter().all(|it| it.pin == expected), "{change:?}");
+    }
+}
+
+/// Found by the simulation: the pods that were let go of kept others from being added, which came first.
+#[test]
+fn a_pod_that_was_let_go_of_goes_though_no_other_may_be_added() {
+    let mut village = village("preDelete", true);
+    village.change(json!({"replicas": 3}));
+    village.settle();
+    let waiting = in_state(&village, "PreparingDelete");
+    village.change(json!({"replicas": 5, "scaleStrategy": {"maxUnavailable": 1}}));
+    village.settle();
+    assert_eq!((village.pods.len(), waiting.len()), (4, 1), "the one that waits counts as down");
+    village.label(&waiting[0], BLOCK, Value::Null);
+    village.settle();
+    assert_eq!((village.available(), village.pods.contains_key(&waiting[0])), (5, false));
+}
+
 #[test]
 fn a_deletion_is_taken_back_unless_the_pod_was_marked_not_ready() {
     for mark in [false, true] {

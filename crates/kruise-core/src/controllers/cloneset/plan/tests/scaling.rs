@@ -289,3 +289,25 @@ fn a_pod_in_doubt_is_not_taken_down_as_if_that_cost_nothing() {
     });
     assert_eq!(touched.count(), 1, "a broken pod may be mended, the one in doubt is left alone");
 }
+
+/// Found by the simulation: a pod that was down went when it was available again, because the first request for it had no
+/// answer.
+#[test]
+fn a_pod_that_was_asked_to_go_while_it_was_down_goes_for_nothing_only_as_long_as_it_is() {
+    use crate::controllers::cloneset::plan::Doubts;
+    let spec = json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}});
+    for is_down in [true, false] {
+        let mut village = settled(spec.clone());
+        let names = village.names();
+        // Another one is down anyway: the budget is used up.
+        village.broken = if is_down { names[..2].to_vec() } else { names[1..2].to_vec() };
+        village.tick();
+        village.doubts = Doubts { deleted_as_seen: [names[0].clone()].into(), ..Doubts::default() };
+        let deaths: Vec<_> = village.plan().scale;
+        match (is_down, deaths.as_slice()) {
+            (true, [Action::Delete(it)]) => assert!(it.only_as_seen, "{it:?}"),
+            (false, []) => {}
+            (_, other) => panic!("{is_down}: {other:?}"),
+        }
+    }
+}
