@@ -18,5 +18,6 @@ pub mod admission;
 pub mod daemon;
 
 pub mod backoff;
+pub mod causes;
 pub mod quantity;
 pub mod runtime;

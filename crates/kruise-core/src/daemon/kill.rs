@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     api::container_recreate_request::{ProbeHandler, RecreateContainer, v1beta1::ContainerRecreateRequest},
+    causes::with_causes,
     runtime::{
         clock::Clock,
         events::{Recorder, Severity},
@@ -192,8 +193,9 @@ async fn perform(
         "" => runtime.address(sandbox).await.map_err(|it| it.to_string())?,
         _ => None,
     };
-    let call = http::call(&action, ports, address.as_deref()).map_err(|it| it.to_string())?;
-    http::get(&call).await.map(drop).map_err(|it| it.to_string())
+    let told = |it: http::Error| with_causes(&it).to_string();
+    let call = http::call(&action, ports, address.as_deref()).map_err(told)?;
+    http::get(&call).await.map(drop).map_err(told)
 }
 
 #[cfg(test)]

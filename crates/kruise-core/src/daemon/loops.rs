@@ -114,8 +114,7 @@ impl Parts {
                     by_name.entry(client.name().to_owned()).or_insert_with(|| Arc::new(client));
                 }
                 Err(error) => {
-                    // With its causes: JSON lines would leave them out, and they are what people need.
-                    warn!(error = cri::client::with_causes(&error), "a socket is of no use");
+                    warn!(error = &error as &dyn std::error::Error, "a socket is of no use");
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Structured logs on standard error, as text for people or as one JSON object per line.
 
+mod json;
+
 use std::str::FromStr;
 
 use tracing::Metadata;
@@ -75,7 +77,7 @@ where
         EnvFilter::try_new(filter).map_err(|source| Error::Level { filter: filter.to_owned(), source })?;
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     let lines = match format {
-        Format::Json => lines.json().flatten_event(true).boxed(),
+        Format::Json => lines.json().event_format(json::Lines).boxed(),
         Format::Text => lines.with_ansi(false).boxed(),
     };
     Ok(tracing_subscriber::registry().with(levels).with(lines.with_filter(filter_fn(carries_no_body))))
@@ -110,18 +112,27 @@ mod tests {
         }
     }
 
-    fn log(format: Format, level: &str, rust_log: Option<&str>) -> String {
+    /// What `work` logs.
+    fn logged(format: Format, filter: &str, work: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
-        let subscriber = subscriber(format, &filter(level, rust_log), move || writer.clone()).unwrap();
-        tracing::subscriber::with_default(subscriber, || {
+        let subscriber = subscriber(format, filter, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, work);
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn log(format: Format, level: &str, rust_log: Option<&str>) -> String {
+        logged(format, &filter(level, rust_log), || {
             tracing::debug!(pods = 3, "small");
             tracing::warn!(label = "timeout", "reconcile failed");
             tracing::info!(target: "hyper::proto", "noise");
             tracing::warn!(target: "kube_client::client", "{{\"data\":{{\"password\":\"c2VjcmV0\"}}}}");
-        });
-        let bytes = lines.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        })
+    }
+
+    fn json(work: impl FnOnce()) -> serde_json::Value {
+        serde_json::from_str(&logged(Format::Json, "trace", work)).unwrap()
     }
 
     #[test]
@@ -131,6 +142,53 @@ mod tests {
         assert_eq!(line["message"], "reconcile failed");
         assert_eq!(line["label"], "timeout");
         assert_eq!(line["level"], "WARN");
+    }
+
+    #[test]
+    fn errors_have_their_causes_in_both_formats() {
+        let work = || {
+            let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+            let error = Error::Level { filter: "x".into(), source: filter_error() };
+            let outer = io::Error::other(error);
+            tracing::warn!(
+                error = &outer as &dyn std::error::Error,
+                alone = &refused as &dyn std::error::Error
+            );
+        };
+        let cause = filter_error().to_string();
+        let line = json(work);
+        assert_eq!(line["error"], format!("log level \"x\" cannot be read: {cause}"));
+        assert_eq!(line["alone"], "connection refused");
+        let text = logged(Format::Text, "trace", work);
+        assert!(text.contains("cannot be read") && text.contains(&cause), "{text}");
+    }
+
+    fn filter_error() -> tracing_subscriber::filter::ParseError {
+        EnvFilter::try_new("kruise=loud").unwrap_err()
+    }
+
+    #[test]
+    fn values_keep_their_types_and_spans_their_fields() {
+        let line = json(|| {
+            let outer = tracing::info_span!("reconcile", controller = "cloneset", object = %"shop/web");
+            let _outer = outer.enter();
+            let _inner = tracing::info_span!("apply", pods = 2).entered();
+            let (wait, name) = (std::time::Duration::from_secs(2), "a \"b\"\n");
+            tracing::info!(count = 3, share = 0.5, below = -1, is_on = true, ?wait, name, "done");
+        });
+        let fields = ["count", "share", "below", "is_on", "wait", "name", "message", "level"];
+        let found = serde_json::Value::from_iter(fields.map(|it| (it, line[it].clone())));
+        assert_eq!(
+            found,
+            serde_json::json!({"count": 3, "share": 0.5, "below": -1, "is_on": true, "wait": "2s", "name": "a \"b\"\n",
+                "message": "done", "level": "INFO"})
+        );
+        assert_eq!(line["target"], module_path!());
+        assert_eq!(line["span"], serde_json::json!({"name": "apply", "pods": 2}));
+        let outer = serde_json::json!({"name": "reconcile", "controller": "cloneset", "object": "shop/web"});
+        assert_eq!(line["spans"], serde_json::json!([outer, line["span"]]));
+        let time = line["timestamp"].as_str().unwrap();
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{time}");
     }
 
     #[test]

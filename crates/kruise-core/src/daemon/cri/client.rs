@@ -20,6 +20,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 
 use super::{Container, Environment, Error, Filter, Image, Images, Pull, Runtime, keys, newest_first, proto};
+use crate::causes::with_causes;
 
 /// How long a unary call may take.
 const CALL: Duration = Duration::from_secs(5);
@@ -304,18 +305,6 @@ fn read_status(call: &'static str, deadline: Option<Duration>, status: &tonic::S
     }
 }
 
-/// An error and what caused it, in one line.
-pub(in crate::daemon) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(it) = cause {
-        text.push_str(": ");
-        text.push_str(&it.to_string());
-        cause = it.source();
-    }
-    text
-}
-
 /// One method of the interface.
 #[derive(Debug, Clone, Copy)]
 struct Call {
@@ -361,7 +350,7 @@ mod tests {
         let error = Client::connect(Path::new("/nonexistent/cri.sock")).await.unwrap_err();
         assert!(matches!(error, Unusable::Connect { .. }));
         assert_eq!(error.to_string(), "cannot connect to /nonexistent/cri.sock");
-        let told = with_causes(&error);
+        let told = with_causes(&error).to_string();
         assert!(
             told.starts_with("cannot connect to /nonexistent/cri.sock: No such file or directory"),
             "{told}"

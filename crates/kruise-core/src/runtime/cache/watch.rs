@@ -173,7 +173,10 @@ impl<K: Cached> Cache<K> {
         let request = Request::new(K::url_path(&(), namespace)).get(&ticket.key.name, &GetParams::default());
         let found = match request {
             Ok(request) => call("look up own write", client.request::<K>(request)).await,
-            Err(error) => return debug!(%error, key = %ticket.key, "an own write cannot be looked up"),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                return debug!(error, key = %ticket.key, "an own write cannot be looked up");
+            }
         };
         let found = match found {
             Ok(mut object) => {

@@ -278,7 +278,11 @@ where
                 Ok(watcher::Event::InitDone) => true,
                 Ok(_) => false,
                 Err(error) => {
-                    warn!(%error, kind = %K::kind(&()), "watching for webhook upkeep failed");
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        kind = %K::kind(&()),
+                        "watching for webhook upkeep failed"
+                    );
                     false
                 }
             };

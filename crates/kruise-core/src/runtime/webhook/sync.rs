@@ -109,8 +109,7 @@ fn report(round: &Result<(), Error>, observer: &Observer) {
     match round {
         Ok(()) => observer(&Event::Synced),
         Err(error) => {
-            let source = std::error::Error::source(error).map(ToString::to_string);
-            warn!(%error, source, label = error.label(), "webhook upkeep failed");
+            warn!(error = error as &dyn std::error::Error, label = error.label(), "webhook upkeep failed");
             observer(&Event::SyncFailed { label: error.label() });
         }
     }
