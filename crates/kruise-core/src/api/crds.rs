@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     cloneset, columns::Column, container_recreate_request, fleet, image_list_pull_job, image_pull_job,
-    node_image, resource_distribution, sidecarset,
+    node_image, node_pod_probe, resource_distribution, sidecarset,
 };
 
 /// Path under which the admission server converts objects.
@@ -60,6 +60,10 @@ pub fn member_crds() -> Vec<CustomResourceDefinition> {
             with(node_image::v1alpha1::NodeImage::crd(), &node_image::COLUMNS),
             with(node_image::v1beta1::NodeImage::crd(), &node_image::COLUMNS),
         ])),
+        with_empty_spec(polished(with(
+            node_pod_probe::v1alpha1::NodePodProbe::crd(),
+            &node_pod_probe::COLUMNS,
+        ))),
         converted([
             with(
                 resource_distribution::v1alpha1::ResourceDistribution::crd(),

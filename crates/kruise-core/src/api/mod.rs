@@ -1,9 +1,9 @@
 //! The kinds of OpenKruise and of the fleet, as the API server sees them.
 //!
 //! One folder per kind, with one file per version. `v1beta1` is what is stored and what controllers work on;
-//! `v1alpha1` is served through [`convert()`]. Doc comments of fields become the descriptions that `kubectl explain`
-//! prints. Pod templates, claim templates, containers and volumes stay JSON, so that a field newer than this build
-//! survives every round trip.
+//! `v1alpha1` is served through [`convert()`], and stored only of kinds without another version. Doc comments of fields
+//! become the descriptions that `kubectl explain` prints. Pod templates, claim templates, containers and volumes stay
+//! JSON, so that a field newer than this build survives every round trip.
 
 pub mod cloneset;
 mod columns;
@@ -15,6 +15,7 @@ pub mod fleet;
 pub mod image_list_pull_job;
 pub mod image_pull_job;
 pub mod node_image;
+pub mod node_pod_probe;
 pub mod resource_distribution;
 mod schema;
 pub mod sidecarset;

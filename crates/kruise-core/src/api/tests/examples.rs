@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::api::{
-    cloneset, container_recreate_request, image_list_pull_job, image_pull_job, node_image,
+    cloneset, container_recreate_request, image_list_pull_job, image_pull_job, node_image, node_pod_probe,
     resource_distribution, sidecarset,
 };
 
@@ -162,6 +162,27 @@ fn node_images_pass_through_unchanged() {
         {"nginx": {"tags": [{"tag": "1.25", "phase": "Pulling", "startTime": "2024-01-02T03:04:05Z"}]}}});
     assert_unchanged::<node_image::v1beta1::NodeImage>(whole);
     assert_unchanged::<node_image::v1alpha1::NodeImage>(object("v1alpha1", "NodeImage", json!({})));
+}
+
+#[test]
+fn node_pod_probes_pass_through_unchanged() {
+    let probe = json!({"exec": {"command": ["sh", "-c", "test -f /ready"]}, "initialDelaySeconds": 5, "periodSeconds": 10,
+        "timeoutSeconds": 3, "successThreshold": 1, "failureThreshold": 2});
+    let web = json!({"httpGet": {"path": "/ok", "port": 80, "scheme": "HTTP", "httpHeaders": [{"name": "Host", "value": "a"}]}});
+    let mut whole = object(
+        "v1alpha1",
+        "NodePodProbe",
+        json!({"podProbes": [{"name": "p", "namespace": "shop", "uid": "u", "IP": "10.0.0.1", "probes": [
+            {"name": "ppm#idle", "containerName": "c", "probe": probe}, {"name": "ppm#web", "containerName": "c", "probe": web},
+        ]}]}),
+    );
+    whole["status"] = json!({"podProbeStatuses": [{"name": "p", "namespace": "shop", "uid": "u", "probeStates": [
+        {"name": "ppm#idle", "state": "Succeeded", "lastProbeTime": "2024-01-02T03:04:05Z",
+            "lastTransitionTime": "2024-01-02T03:04:05Z", "message": "ok"},
+        {"name": "ppm#web", "state": "Unknown"},
+    ]}]});
+    assert_unchanged::<node_pod_probe::v1alpha1::NodePodProbe>(whole);
+    assert_unchanged::<node_pod_probe::v1alpha1::NodePodProbe>(object("v1alpha1", "NodePodProbe", json!({})));
 }
 
 #[test]
