@@ -194,7 +194,7 @@ async fn perform(
         _ => None,
     };
     let told = |it: http::Error| with_causes(&it).to_string();
-    let call = http::call(&action, ports, address.as_deref()).map_err(told)?;
+    let call = http::call(http::HOOK, &action, ports, address.as_deref()).map_err(told)?;
     http::get(&call).await.map(drop).map_err(told)
 }
 
