@@ -18,11 +18,15 @@ use super::{
     kill::Killer,
     meta::{self, Reporter, Restarter},
     metrics::DaemonMetrics,
+    probes,
     recreate::{self, Recreator},
     start::Settings,
 };
 use crate::{
-    api::{container_recreate_request::v1beta1::ContainerRecreateRequest, node_image::v1beta1::NodeImage},
+    api::{
+        container_recreate_request::v1beta1::ContainerRecreateRequest, node_image::v1beta1::NodeImage,
+        node_pod_probe::v1alpha1::NodePodProbe,
+    },
     backoff::Doubling,
     runtime::{
         cache::{Cache, Cached, Feed, pod::PodLite},
@@ -66,10 +70,13 @@ const IMAGE_PULLER: Loop = a_loop("imagepuller", 1, BACKOFF);
 const RECREATE: Loop = a_loop("crr", 32, BACKOFF);
 const CONTAINER_META: Loop = a_loop("runtime_container_meta", 5, BACKOFF);
 const RESTARTER: Loop = a_loop("runtime_container_meta_restarter", 10, RESTART_BACKOFF);
+const POD_PROBES: Loop = a_loop("sync_node_pod_probe", 1, BACKOFF);
+const PROBE_RESULTS: Loop = a_loop("update_node_pod_probe_status", 1, BACKOFF);
 
-/// The runtimes of a node: all of them by name, and the one that keeps the images.
+/// The runtimes of a node: all of them by name, and the first one, which also keeps the images.
 pub(super) struct Runtimes {
     by_name: BTreeMap<String, Arc<dyn Runtime>>,
+    first: Arc<dyn Runtime>,
     images: Arc<dyn Images>,
 }
 
@@ -105,12 +112,12 @@ impl Parts {
             error!(%below, flag, "not found container runtime sock: check --socket-file and the mount of /var/run");
         }
         let mut by_name: BTreeMap<String, Arc<dyn Runtime>> = BTreeMap::new();
-        let mut images: Option<Arc<dyn Images>> = None;
+        let mut first: Option<cri::client::Client> = None;
         for path in paths {
             match cri::client::Client::connect(&path).await {
                 Ok(client) => {
                     info!(path = %path.display(), runtime = client.name(), "found a container runtime");
-                    images.get_or_insert_with(|| Arc::new(client.clone()));
+                    first.get_or_insert_with(|| client.clone());
                     by_name.entry(client.name().to_owned()).or_insert_with(|| Arc::new(client));
                 }
                 Err(error) => {
@@ -118,7 +125,7 @@ impl Parts {
                 }
             }
         }
-        images.map(|images| Runtimes { by_name, images })
+        first.map(|it| Runtimes { by_name, first: Arc::new(it.clone()), images: Arc::new(it) })
     }
 
     /// Runs every loop until the token is cancelled.
@@ -128,10 +135,10 @@ impl Parts {
         let sink = Sink::new(self.client.clone(), self.clock.clone(), self.metrics.clone());
         let node_images: Cache<NodeImage> = self.cache("nodeimages");
         let requests: Cache<ContainerRecreateRequest> = self.cache("containerrecreaterequests");
-        self.health.watch(vec![
+        let mut checks: Vec<(_, Arc<dyn Feed>)> = vec![
             ("nodeImageInformerSynced", Arc::new(node_images.clone())),
             ("crrInformerSynced", Arc::new(requests.clone())),
-        ]);
+        ];
         let killer = Arc::new(Killer {
             events: sink.recorder("kruise-daemon"),
             clock: self.clock.clone(),
@@ -139,10 +146,10 @@ impl Parts {
             metrics: self.counted.clone(),
         });
 
-        let named = client::watch().fields(&format!("metadata.name={node}"));
+        let named = || client::watch().fields(&format!("metadata.name={node}"));
         let labelled = client::watch().labels(&recreate::selector(node));
         let mut parts = vec![
-            self.guarded_feed(&node_images, named, token),
+            self.guarded_feed(&node_images, named(), token),
             self.guarded_feed(&requests, labelled, token),
         ];
         // Nothing begins before the pods are known, where they are watched at all.
@@ -161,6 +168,16 @@ impl Parts {
         parts.push(self.controller(IMAGE_PULLER, woken, with(Arc::new(node_images)), puller, token));
         let (recreator, asked) = self.recreator(&requests, &runtimes, &killer);
         parts.push(self.controller(RECREATE, asked, with(Arc::new(requests)), recreator, token));
+        if self.settings.gates.is_on(Gate::PodProbeMarker) {
+            let wanted: Cache<NodePodProbe> = self.cache("nodepodprobes");
+            checks.push(("nodePodProbeInformerSynced", Arc::new(wanted.clone())));
+            parts.push(self.guarded_feed(&wanted, named(), token));
+            let feeds = with(Arc::new(wanted.clone()));
+            let (syncer, changed, reporter, found) = self.probes(&wanted, &runtimes, &sink, &tasks, token);
+            parts.push(self.controller(POD_PROBES, changed, feeds.clone(), syncer, token));
+            parts.push(self.controller(PROBE_RESULTS, found, feeds, reporter, token));
+        }
+        self.health.watch(checks);
         parts.push(sink.run(token.clone()).boxed());
         join_all(parts).await;
         tasks.close();
@@ -253,6 +270,37 @@ impl Parts {
         };
         let restarter = Restarter { runtimes: runtimes.by_name.clone(), killer: killer.clone() };
         (reporter, changed, restarter, restarts)
+    }
+
+    fn probes(
+        &self,
+        cache: &Cache<NodePodProbe>,
+        runtimes: &Runtimes,
+        sink: &Sink,
+        tasks: &TaskTracker,
+        token: &CancellationToken,
+    ) -> (probes::Syncer, Triggers, probes::Reporter, Triggers) {
+        let (changed, found) = (Triggers::new(self.clock.clone()), Triggers::new(self.clock.clone()));
+        let wake = changed.clone();
+        cache.on_change(move |change| {
+            if probes::is_worth_a_look(change) {
+                wake.now(change.key());
+            }
+        });
+        let context = probes::Context {
+            node: Key::new("", &self.settings.node),
+            cache: cache.clone(),
+            writer: Writer::new(self.client.clone(), cache.clone()),
+            runtime: runtimes.first.clone(),
+            status: found.clone(),
+            events: sink.recorder("kruise-daemon-podprobe"),
+            clock: self.clock.clone(),
+            started: self.clock.instant(),
+            seed: self.seed.clone(),
+            metrics: self.counted.clone(),
+        };
+        let (syncer, reporter) = probes::loops(context, tasks.clone(), token.clone());
+        (syncer, changed, reporter, found)
     }
 
     fn cache<K: Cached>(&self, name: &'static str) -> Cache<K> {

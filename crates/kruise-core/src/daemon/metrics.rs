@@ -20,6 +20,7 @@ pub struct DaemonMetrics {
     pull_seconds: Histogram,
     workers: Family<Phase, Gauge>,
     kills: Family<Outcome, Counter>,
+    probes: Family<Outcome, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -41,6 +42,7 @@ impl DaemonMetrics {
             pull_seconds: Histogram::new(exponential_buckets(0.05, 4.0, 9)),
             workers: Family::default(),
             kills: Family::default(),
+            probes: Family::default(),
         }
     }
 
@@ -54,6 +56,7 @@ impl DaemonMetrics {
         );
         registry.register("daemon_image_workers", "Downloads that wait or run", self.workers.clone());
         registry.register("daemon_container_kills", "Containers stopped, by how it went", self.kills.clone());
+        registry.register("daemon_probes", "Attempts to probe a container, by result", self.probes.clone());
     }
 
     /// Counts one download that ended.
@@ -72,6 +75,16 @@ impl DaemonMetrics {
     /// Counts one container that was stopped, or could not be.
     pub fn killed(&self, worked: bool) {
         self.kills.get_or_create(&Outcome { result: word(worked) }).inc();
+    }
+
+    /// Counts one attempt to probe: whether the probe succeeded, or nothing if it could not be carried out.
+    pub fn probed(&self, succeeded: Option<bool>) {
+        let result = match succeeded {
+            Some(true) => "success",
+            Some(false) => "failure",
+            None => "error",
+        };
+        self.probes.get_or_create(&Outcome { result }).inc();
     }
 }
 
@@ -97,12 +110,16 @@ mod tests {
         own.pulled(false, Duration::from_secs(1));
         own.workers(2, 1);
         own.killed(true);
+        own.probed(Some(false));
+        own.probed(None);
         let text = metrics.text();
         for line in [
             "daemon_image_pulls_total{result=\"error\"} 1",
             "daemon_image_pull_seconds_count 1",
             "daemon_image_workers{phase=\"waiting\"} 2",
             "daemon_container_kills_total{result=\"success\"} 1",
+            "daemon_probes_total{result=\"failure\"} 1",
+            "daemon_probes_total{result=\"error\"} 1",
         ] {
             assert!(text.lines().any(|it| it == line), "no line {line:?} in\n{text}");
         }

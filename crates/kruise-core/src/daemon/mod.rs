@@ -1,8 +1,8 @@
-//! What the daemon on each node does: downloads images, restarts containers, and reports what runs.
+//! What the daemon on each node does: downloads images, restarts containers, probes them, and reports what runs.
 //!
 //! In reading order: [`cri`] is the runtime, [`images`] the downloads, [`kill`] and [`http`] how one container is
-//! stopped, [`recreate`] the requests to do so, [`meta`] the report on each pod. [`metrics`] and [`health`] are what
-//! others see of the daemon; [`run`] puts everything together.
+//! stopped, [`recreate`] the requests to do so, [`meta`] the report on each pod, [`probes`] what users ask to be probed.
+//! [`metrics`] and [`health`] are what others see of the daemon; [`run`] puts everything together.
 
 pub mod cri;
 pub mod health;
@@ -11,6 +11,7 @@ pub mod images;
 pub mod kill;
 pub mod meta;
 pub mod metrics;
+pub mod probes;
 pub mod recreate;
 
 mod loops;
@@ -34,6 +35,8 @@ pub fn needs() -> Vec<Right> {
         access::cluster(APPS_GROUP, "nodeimages/status", &["patch"]),
         access::cluster(APPS_GROUP, "containerrecreaterequests", READ),
         access::cluster(APPS_GROUP, "containerrecreaterequests/status", &["patch"]),
+        access::cluster(APPS_GROUP, "nodepodprobes", READ),
+        access::cluster(APPS_GROUP, "nodepodprobes/status", &["patch"]),
         access::cluster("", "pods", READ),
         access::cluster("", "pods/status", &["patch"]),
         access::in_namespace(SECRETS_NAMESPACE, "", "secrets", &["get"]),
@@ -52,11 +55,13 @@ pub(crate) mod tests {
     use crate::runtime::{access::Scope, client, clock::Clock, metrics::Metrics, throttle::Throttle};
 
     /// What OpenKruise grants its daemon, and no more than that may be asked for.
-    const GRANTED: [(&str, &[&str]); 8] = [
+    const GRANTED: [(&str, &[&str]); 10] = [
         ("nodeimages", &["get", "list", "watch", "patch", "update"]),
         ("nodeimages/status", &["get", "patch", "update"]),
         ("containerrecreaterequests", &["get", "list", "watch"]),
         ("containerrecreaterequests/status", &["get", "patch", "update"]),
+        ("nodepodprobes", &["get", "list", "watch"]),
+        ("nodepodprobes/status", &["get", "patch", "update"]),
         ("pods", &["get", "list", "watch"]),
         ("pods/status", &["get", "patch", "update"]),
         ("events", &["create", "patch", "update"]),

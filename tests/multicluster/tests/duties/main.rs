@@ -5,5 +5,6 @@ mod faults;
 mod images;
 mod meta;
 mod plugins;
+mod probes;
 mod recreate;
 mod support;

@@ -131,6 +131,13 @@ impl Client {
                 label_selector: HashMap::from([(keys::POD_UID.to_owned(), uid)]),
                 ..proto::ContainerFilter::default()
             },
+            Filter::Named { pod, container } => proto::ContainerFilter {
+                label_selector: HashMap::from([
+                    (keys::POD_UID.to_owned(), pod),
+                    (keys::CONTAINER_NAME.to_owned(), container),
+                ]),
+                ..proto::ContainerFilter::default()
+            },
             Filter::Id(id) => proto::ContainerFilter { id, ..proto::ContainerFilter::default() },
         };
         let request = proto::ListContainersRequest { filter: Some(filter) };

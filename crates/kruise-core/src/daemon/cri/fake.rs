@@ -106,6 +106,9 @@ impl Runtime for FakeRuntime {
             let all = lock(&self.containers).clone();
             let fits = |it: &Container| match &filter {
                 Filter::Pod(uid) => it.labels.get(super::keys::POD_UID) == Some(uid),
+                Filter::Named { pod, container } => {
+                    it.labels.get(super::keys::POD_UID) == Some(pod) && it.name == *container
+                }
                 Filter::Id(id) => it.id == *id,
             };
             Ok(all.into_iter().filter(fits).collect())

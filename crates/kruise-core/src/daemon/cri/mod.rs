@@ -153,6 +153,13 @@ pub type Environment = Vec<(String, String)>;
 pub enum Filter {
     /// Those of the pod with this UID.
     Pod(String),
+    /// Those of this name in the pod with this UID: the one that runs, and what is left of those before it.
+    Named {
+        /// The pod's UID.
+        pod: String,
+        /// The container's name.
+        container: String,
+    },
     /// The one with this id.
     Id(String),
 }
