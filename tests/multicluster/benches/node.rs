@@ -5,7 +5,7 @@
 //! 50 images through the runtime of a real one. Downloads are timed on the real nodes, beside the same download asked of
 //! each runtime directly: no daemon can be faster than that.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
@@ -21,6 +21,7 @@ use kube::{
 };
 use multicluster::{
     Cluster, cluster,
+    cost::Process,
     duties::{Duties, Place},
     registry::Registry,
 };
@@ -39,9 +40,6 @@ const REST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(10);
 /// Beyond this something is broken.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// Clock ticks per second, as Linux counts the CPU time of processes.
-const TICKS: f64 = 100.0;
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -111,13 +109,13 @@ async fn costs(
     println!("|---|---|---|---|---|");
     let node_images: Api<NodeImage> = Api::all(client.clone());
     until(async || Ok(node_images.get(&node.name).await?.status.is_some())).await?;
-    daemon.row("nothing", 0.0).await?;
+    row(&daemon, "nothing", 0.0).await?;
 
     let before = daemon.cpu()?;
     let sets: Api<CloneSet> = Api::namespaced(client.clone(), namespace);
     sets.create(&PostParams::default(), &workload(&node.name)?).await?;
     until(async || Ok(json!(sets.get_status("many").await?.status)["readyReplicas"] == PODS)).await?;
-    daemon.row(&format!("{PODS} pods of two containers"), before).await?;
+    row(&daemon, &format!("{PODS} pods of two containers"), before).await?;
 
     let before = daemon.cpu()?;
     let images: serde_json::Map<String, Value> = (0..IMAGES)
@@ -134,7 +132,7 @@ async fn costs(
         Ok(usize::try_from(status.succeeded)? == IMAGES)
     })
     .await?;
-    daemon.row(&format!("{IMAGES} images besides, all downloaded"), before).await?;
+    row(&daemon, &format!("{IMAGES} images besides, all downloaded"), before).await?;
     let refused = duties.refused().await?;
     ensure!(refused.is_empty(), "{refused:?}");
     Ok(())
@@ -203,35 +201,12 @@ impl Times {
     }
 }
 
-/// A process by its id.
-struct Process(String);
-
-impl Process {
-    /// Waits a while and prints one row: what there is now, and what it took since `before`.
-    async fn row(&self, what: &str, before: f64) -> Result<()> {
-        let spent = self.cpu()? - before;
-        tokio::time::sleep(REST).await;
-        let at_rest = (self.cpu()? - before - spent) / REST.as_secs_f64();
-        let (now, most) = (self.memory("VmRSS:")?, self.memory("VmHWM:")?);
-        println!("| {what} | {now:.1} | {most:.1} | {spent:.2} | {:.2}% |", at_rest * 100.0);
-        Ok(())
-    }
-
-    /// Seconds of CPU used so far.
-    fn cpu(&self) -> Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0))?;
-        // The name of the program, in brackets, may hold blanks.
-        let fields: Vec<&str> = stat.rsplit_once(')').context("a stat line")?.1.split_whitespace().collect();
-        let ticks =
-            |index: usize| fields.get(index).and_then(|it| it.parse::<f64>().ok()).unwrap_or_default();
-        Ok((ticks(11) + ticks(12)) / TICKS)
-    }
-
-    /// MiB.
-    fn memory(&self, what: &str) -> Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
-        let line = status.lines().find_map(|it| it.strip_prefix(what)).context("its memory")?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib / 1024.0)
-    }
+/// Waits a while and prints one row: what there is now, and what it took since `before`.
+async fn row(process: &Process, what: &str, before: f64) -> Result<()> {
+    let spent = process.cpu()? - before;
+    tokio::time::sleep(REST).await;
+    let at_rest = (process.cpu()? - before - spent) / REST.as_secs_f64();
+    let (now, most) = (process.memory("VmRSS:")?, process.memory("VmHWM:")?);
+    println!("| {what} | {now:.1} | {most:.1} | {spent:.2} | {:.2}% |", at_rest * 100.0);
+    Ok(())
 }

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod agent;
 pub mod balancer;
+pub mod cost;
 pub mod duties;
 pub mod life;
 pub mod processes;

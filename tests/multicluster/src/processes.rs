@@ -51,11 +51,16 @@ fn parent(pid: &str) -> String {
     line.unwrap_or_default().trim().to_owned()
 }
 
+/// The name of the program that a process runs, as far as the kernel keeps it: fifteen letters.
+pub(crate) fn program(pid: &str) -> String {
+    read(pid, "comm").trim().to_owned()
+}
+
 fn read(pid: &str, file: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
 }
 
-fn pids() -> impl Iterator<Item = String> {
+pub(crate) fn pids() -> impl Iterator<Item = String> {
     let all = fs::read_dir("/proc").into_iter().flatten();
     let names = all.filter_map(|it| it.ok()?.file_name().into_string().ok());
     names.filter(|it| it.bytes().all(|it| it.is_ascii_digit()))

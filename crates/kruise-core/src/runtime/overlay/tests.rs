@@ -253,7 +253,9 @@ fn a_write_in_doubt_is_kept_until_something_settles_it() {
 #[test]
 fn a_delete_of_one_version_is_over_when_there_is_a_later_one() {
     let shown: [fn(&mut Bench); 3] = [
-        |bench| drop(bench.shows(pod("a", "1", 11))),
+        |bench| {
+            bench.shows(pod("a", "1", 11));
+        },
         |bench| bench.wrote(pod("a", "1", 11)),
         |bench| bench.list(&[pod("a", "1", 11)]),
     ];
