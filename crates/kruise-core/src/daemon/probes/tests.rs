@@ -39,7 +39,8 @@ fn node() -> Node {
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodePodProbe",
         "metadata": {"name": "n1", "uid": "u", "resourceVersion": "1"}, "spec": {},
     })));
-    let (patches, events): (Arc<Mutex<Vec<Value>>>, Arc<Mutex<Vec<Value>>>) = Default::default();
+    let patches: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let events: Arc<Mutex<Vec<Value>>> = Arc::default();
     let options = client::Options {
         user_agent: "kruise-test/1".into(),
         metrics: Metrics::default(),
