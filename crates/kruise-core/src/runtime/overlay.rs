@@ -131,8 +131,12 @@ impl<K: Resource> Overlay<K> {
     /// Records a write without an answer.
     pub fn record_doubt(&mut self, doubt: Doubt, now: Instant) {
         let stamp = self.stamp(now);
-        if self.is_on {
-            self.doubts.insert(doubt.key.clone(), (doubt, stamp));
+        if !self.is_on {
+            return;
+        }
+        match self.doubts.get_mut(&doubt.key) {
+            Some((known, at)) if known.uid == doubt.uid && known.intent.outlasts(doubt.intent) => *at = stamp,
+            _ => drop(self.doubts.insert(doubt.key.clone(), (doubt, stamp))),
         }
     }
 

@@ -139,8 +139,8 @@ impl<K: Cached> Writer<K> {
         resource_version: Option<String>,
     ) -> Result<(), Error> {
         let (key, uid) = (Key::of(object), uid(object));
-        let seen = resource_version.as_deref().and_then(version_number);
-        let intent = seen.map_or(Intent::Delete, Intent::DeleteAsSeen);
+        let as_seen = |it: &str| Intent::DeleteAsSeen(version_number(it));
+        let intent = resource_version.as_deref().map_or(Intent::Delete, as_seen);
         let params = params.preconditions(Preconditions { uid: Some(uid.to_owned()), resource_version });
         let request = || self.request(&key).delete(&key.name, &params).map_err(kube::Error::BuildRequest);
         match call(on.call, async { self.client.request_status::<K>(request()?).await }).await {
@@ -187,6 +187,11 @@ impl<K: Cached> Writer<K> {
             Err(error) if error.code() == Some(404) => Ok(true),
             Err(error) => Err(error),
         }
+    }
+
+    /// What is known of exactly this object by now.
+    pub fn latest(&self, object: &K) -> Option<Arc<K>> {
+        self.cache.get(&Key::of(object)).filter(|it| uid(&**it) == uid(object))
     }
 
     /// Reads one object from the server itself. The cache learns of it.

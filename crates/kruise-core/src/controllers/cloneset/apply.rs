@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     Context, Writers,
     observe::Observed,
-    plan::{Action, Birth, Change, Death, Why, World, birth},
+    plan::{Action, Birth, Change, Death, Doubts, Why, World, birth},
     status::Trouble,
 };
 use crate::{
@@ -60,8 +60,9 @@ impl Outcome {
     /// What `report` comes to. `newborn` are the names of the pods that were to be made: they are new with every attempt,
     /// and a trouble that named one would be news each time.
     fn of(report: Report<Done, Failed>, is_cut: bool, newborn: &[String]) -> Self {
-        let is_overtaken = report.done.contains(&Done::Overtaken) || report.skipped > 0;
-        let is_felt = !report.done.is_empty() || report.failed.iter().any(|it| it.is_felt);
+        let is_overtaken = report.done.iter().any(|it| *it != Done::AsAsked) || report.skipped > 0;
+        let is_felt =
+            report.done.iter().any(|it| *it != Done::Outdated) || report.failed.iter().any(|it| it.is_felt);
         let error = report.failed.into_iter().next().map(|it| it.error);
         let look_again = match error {
             None if is_overtaken => Some(OVERTAKEN),
@@ -101,6 +102,8 @@ enum Done {
     AsAsked,
     /// The object was not what it had been any more; what to do has to be decided anew.
     Overtaken,
+    /// The same for a request of which nothing can have come.
+    Outdated,
 }
 
 /// An action that did not work.
@@ -182,9 +185,13 @@ impl Hands<'_> {
             true => self.writers.pods.delete_as_seen(on, &death.pod, params).await,
             false => self.writers.pods.delete(on, &death.pod, params).await,
         };
-        if let Err(error) = sent {
-            if error.is_conflict() {
-                return Ok(Done::Overtaken);
+        if let Err(error) = sent
+            && !self.has_gone_before(death, &error)
+        {
+            let known = self.writers.pods.latest(&death.pod);
+            let is_newer = known.is_some_and(|it| version(&*it) != version(&*death.pod));
+            if death.only_as_seen && error.is_conflict() && is_newer {
+                return Ok(Done::Outdated);
             }
             self.failed(events::FAILED_DELETE, format!("failed to delete pod {name}: {}", error.told()));
             return Err(Failed::at_once(error));
@@ -199,6 +206,16 @@ impl Hands<'_> {
             }
         }
         Ok(Done::AsAsked)
+    }
+
+    /// Whether the conflict is of our own making: the answer to an earlier request was lost, and the pod is on its way out.
+    /// Its claims have to go with it.
+    fn has_gone_before(&self, death: &Death, error: &Error) -> bool {
+        let name = death.pod.metadata.name.as_deref().unwrap_or_default();
+        let Doubts { deleted, deleted_as_seen, .. } = self.world.doubts;
+        let is_doubted = deleted.contains(name) || deleted_as_seen.contains(name);
+        let is_leaving = || self.writers.pods.latest(&death.pod).is_some_and(|it| it.is_terminating());
+        death.only_as_seen && error.is_conflict() && is_doubted && is_leaving()
     }
 
     async fn change(&self, change: &Change) -> Result<Done, Failed> {
@@ -383,5 +400,6 @@ mod tests {
         assert!(is_felt(Vec::new(), vec![Failed::at_once(error(500))]), "the pod may be gone");
         assert!(is_felt(Vec::new(), vec![Failed::midway(error(403))]), "the pod is gone, its claim is not");
         assert!(is_felt(vec![Done::AsAsked], Vec::new()) && is_felt(vec![Done::Overtaken], Vec::new()));
+        assert!(!is_felt(vec![Done::Outdated], Vec::new()), "it was refused");
     }
 }

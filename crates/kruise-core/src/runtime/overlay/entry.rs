@@ -16,14 +16,23 @@ pub enum Intent {
     Update,
     /// Delete it.
     Delete,
-    /// Delete it as long as it has this version.
-    DeleteAsSeen(u64),
+    /// Delete it as long as it has one version: this one, if versions are numbers.
+    DeleteAsSeen(Option<u64>),
 }
 
 impl Intent {
     /// Whether the object was to go.
     pub fn is_deletion(self) -> bool {
         matches!(self, Self::Delete | Self::DeleteAsSeen(_))
+    }
+
+    /// Whether this one may still happen when `other` cannot any more: then it is what has to be remembered.
+    pub(super) fn outlasts(self, other: Self) -> bool {
+        match self {
+            Self::Delete => matches!(other, Self::Update | Self::DeleteAsSeen(_)),
+            Self::Update => matches!(other, Self::DeleteAsSeen(_)),
+            Self::Create | Self::DeleteAsSeen(_) => false,
+        }
     }
 }
 
@@ -45,7 +54,7 @@ pub struct Doubt {
 impl Doubt {
     /// Whether the server cannot do it any more, now that it has `object`.
     pub(super) fn is_refuted_by<K: Resource>(&self, object: &K) -> bool {
-        let Intent::DeleteAsSeen(seen) = self.intent else { return false };
+        let Intent::DeleteAsSeen(Some(seen)) = self.intent else { return false };
         self.uid.as_deref() == Some(uid(object))
             && version_number(version(object)).is_some_and(|it| it > seen)
     }

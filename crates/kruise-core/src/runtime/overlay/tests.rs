@@ -251,6 +251,25 @@ fn a_write_in_doubt_is_kept_until_something_settles_it() {
 }
 
 #[test]
+fn what_may_happen_longest_is_remembered() {
+    let mut bench = Bench::new(&[pod("a", "1", 10)]);
+    let intent = |bench: &Bench| bench.store.overlay().doubts_of("owner")[0].intent;
+    let as_seen = Intent::DeleteAsSeen(Some(10));
+    for (asked, remembered) in [
+        (as_seen, as_seen),
+        (Intent::Update, Intent::Update),
+        (as_seen, Intent::Update),
+        (Intent::Delete, Intent::Delete),
+        (Intent::Update, Intent::Delete),
+        (as_seen, Intent::Delete),
+    ] {
+        let (uid, owner) = (Some("1".into()), Some("owner".into()));
+        bench.store.doubted(Doubt { key: Key::new("n", "a"), uid, owner, intent: asked }, bench.now);
+        assert_eq!(intent(&bench), remembered, "{asked:?}");
+    }
+}
+
+#[test]
 fn a_delete_of_one_version_is_over_when_there_is_a_later_one() {
     let shown: [fn(&mut Bench); 3] = [
         |bench| {
@@ -262,7 +281,7 @@ fn a_delete_of_one_version_is_over_when_there_is_a_later_one() {
     for show in shown {
         let mut bench = Bench::new(&[pod("a", "1", 10)]);
         let (uid, owner) = (Some("1".into()), Some("owner".into()));
-        let doubt = Doubt { key: Key::new("n", "a"), uid, owner, intent: Intent::DeleteAsSeen(10) };
+        let doubt = Doubt { key: Key::new("n", "a"), uid, owner, intent: Intent::DeleteAsSeen(Some(10)) };
         bench.store.doubted(doubt, bench.now);
         bench.shows(pod("a", "1", 10));
         assert_eq!(bench.store.overlay().doubts_of("owner").len(), 1, "it may still arrive");

@@ -22,7 +22,9 @@ pub(super) fn births(world: &World<'_>, count: i64, old: i64, draw: &mut dyn FnM
     let taken = build::taken_ids(pods, name(world), INSTANCE_ID);
     let claims: Vec<_> = world.claims.iter().map(|it| &**it).collect();
     let reusable = claims::reusable_ids(&claims, INSTANCE_ID);
-    let count = usize::try_from(count).unwrap_or_default().saturating_sub(awaited(world, &reusable));
+    let count = usize::try_from(count)
+        .unwrap_or_default()
+        .saturating_sub(awaited(world, &(&reusable - world.occupied)));
     // A pod that may exist already is made again under its name, which is harmless; under another one it might be one
     // too many. The others wait until it is known at which revision it is.
     let doubted: Vec<String> = world.doubts.created.difference(&taken).take(count).cloned().collect();

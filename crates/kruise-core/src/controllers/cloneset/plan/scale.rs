@@ -33,21 +33,14 @@ pub(super) fn plan(
         return Plan { scale: regrets, ..Plan::default() };
     }
     let numbers = scale_numbers(world, limits, facts, specs);
-    if numbers.scale_up > 0 && numbers.scale_up_limit == 0 {
-        let claims = claims_by_id(world);
-        // Pods whose hook has let go of them may be what keeps others from being added: they count as down.
-        let held = facts.iter().filter(|it| it.is_preparing_delete());
-        let scale = held.filter_map(|it| go(world, it, &claims)).collect();
-        return Plan { scale, limited_to: Some(0), ..Plan::default() };
-    }
     if numbers.scale_up > 0 {
         let births = birth::births(world, numbers.scale_up_limit, numbers.scale_up_old, draw);
-        let is_limited = numbers.scale_up > numbers.scale_up_limit;
-        return Plan {
-            scale: births.into_iter().map(Action::Create).collect(),
-            limited_to: is_limited.then_some(numbers.scale_up_limit),
-            ..Plan::default()
+        let limited_to = (numbers.scale_up > numbers.scale_up_limit).then_some(numbers.scale_up_limit);
+        let scale: Vec<Action> = match births.is_empty() {
+            false => births.into_iter().map(Action::Create).collect(),
+            true => instead_of_births(world, facts, &numbers),
         };
+        return Plan { scale, limited_to, ..Plan::default() };
     }
     let claims = claims_by_id(world);
     let mut scale: Vec<Action> = asked_for(facts, &numbers).filter_map(|it| go(world, it, &claims)).collect();
@@ -56,6 +49,19 @@ pub(super) fn plan(
         scale = surplus.filter_map(|it| go(world, it, &claims)).collect();
     }
     Plan { scale, ..Plan::default() }
+}
+
+/// What can go on while pods are missing and none can be added now.
+///
+/// Where the limit is used up, pods whose hook has let go of them may be what it counts: they go. Where a successor waits
+/// for the name of a pod that is on its way out, perhaps for ever, the others must not wait as well.
+fn instead_of_births(world: &World<'_>, facts: &[Fact<'_>], numbers: &Numbers) -> Vec<Action> {
+    let claims = claims_by_id(world);
+    let go = |it: &Fact<'_>| go(world, it, &claims);
+    match numbers.scale_up_limit {
+        0 => facts.iter().filter(|it| it.is_preparing_delete()).filter_map(go).collect(),
+        _ => asked_for(facts, numbers).filter_map(go).collect(),
+    }
 }
 
 /// Pods that a hook holds back before their deletion and that are wanted again. Where a hook has taken its pod out of

@@ -62,6 +62,21 @@ fn the_successor_of_a_pod_that_somebody_deletes_waits_until_its_name_and_data_ar
     assert!(claims_before.iter().all(|it| village.claims.contains_key(it)) && village.claims.len() == 4);
 }
 
+/// Nobody knows whether a pod on its way out ever ends: its node may be lost.
+#[test]
+fn a_pod_on_its_way_out_does_not_keep_others_from_going() {
+    let mut village = village(true);
+    village.change(json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}));
+    let (names, now) = (village.names(), village.now.to_string());
+    village.pods.get_mut(&names[0]).unwrap()["metadata"]["deletionTimestamp"] = json!(now);
+    village.label(&names[1], "apps.kruise.io/specified-delete", json!("true"));
+    village.pass(usize::MAX);
+    assert!(!village.pods.contains_key(&names[1]), "{:?}", village.log);
+    village.label(&names[2], "apps.kruise.io/specified-delete", json!("true"));
+    village.pass(usize::MAX);
+    assert!(village.pods.contains_key(&names[2]), "the budget holds: {:?}", village.log);
+}
+
 #[test]
 fn an_id_whose_name_a_stranger_has_taken_is_left_alone_until_the_stranger_is_gone() {
     let mut village = village(true);
