@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod fakenode;
 pub mod home;
+pub mod join;
 pub mod keeper;
 pub mod node;
 pub mod pki;
