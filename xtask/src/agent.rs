@@ -1,4 +1,4 @@
-//! The agent as a program: built by cargo, run beside a cluster of this machine.
+//! The hub and the agent as programs: built by cargo, run beside clusters of this machine.
 
 use std::{
     fs::File,
@@ -9,47 +9,62 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lab::node;
 
-/// How an agent is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Profile {
-    /// Quickly.
-    Dev,
-    /// As it is shipped.
-    Release,
+/// Builds the agent as it is shipped, and says where cargo has put it.
+pub(crate) fn build_release() -> Result<PathBuf> {
+    find(&run_cargo(&["--package", "member-agent", "--release"])?, AGENT)
 }
 
-/// Builds the agent and says where cargo has put it.
-pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
+/// Builds the hub and the agent quickly, and says where cargo has put them.
+pub(crate) fn build_both() -> Result<(PathBuf, PathBuf)> {
+    // With the features of the whole workspace, as tests: a package of its own would compile kube anew.
+    let built = run_cargo(&["--workspace", "--bin", HUB, "--bin", AGENT])?;
+    Ok((find(&built, HUB)?, find(&built, AGENT)?))
+}
+
+const AGENT: &str = "kruise-agent";
+const HUB: &str = "kruise-hub";
+
+fn run_cargo(arguments: &[&str]) -> Result<Vec<PathBuf>> {
     let mut cargo = crate::cargo();
-    cargo.args(["build", "--message-format", "json"]);
-    match profile {
-        // With the features of the whole workspace, as tests: a package of its own would compile kube anew.
-        Profile::Dev => cargo.args(["--workspace", "--bin", "kruise-agent"]),
-        Profile::Release => cargo.args(["--package", "member-agent", "--release"]),
-    };
+    cargo.args(["build", "--message-format", "json"]).args(arguments);
     let output = cargo.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
-        bail!("kruise-agent could not be built");
+        bail!("our programs could not be built");
     }
     let text = String::from_utf8(output.stdout)?;
     let messages = text.lines().filter_map(|it| serde_json::from_str::<serde_json::Value>(it).ok());
-    let program = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from)).next_back();
-    program.context("cargo does not say where kruise-agent is")
+    Ok(messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from)).collect())
 }
 
-/// An agent that ends with this value, and with this process however that ends.
+fn find(built: &[PathBuf], name: &str) -> Result<PathBuf> {
+    let program = built.iter().find(|it| it.file_name().is_some_and(|it| it == name));
+    program.cloned().with_context(|| format!("cargo does not say where {name} is"))
+}
+
+/// A program that ends with this value, and with this process however that ends.
 #[derive(Debug)]
 pub(crate) struct Running {
     watchman: Child,
 }
 
+/// How an agent reaches the hub that its cluster belongs to.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The kubeconfig with the agent's own rights.
+    pub(crate) kubeconfig: PathBuf,
+    /// The UID of the hub.
+    pub(crate) hub_uid: String,
+}
+
 /// Starts a manager for the cluster of `kubeconfig`. It logs into `log`.
-pub(crate) fn start(program: &Path, kubeconfig: &Path, log: &Path) -> Result<Running> {
+pub(crate) fn start(program: &Path, kubeconfig: &Path, link: &Link, log: &Path) -> Result<Running> {
     let flags = [
         "manager",
         "--metrics-addr=127.0.0.1:0",
         "--health-probe-addr=127.0.0.1:0",
         "--feature-gates=ImagePullJobGate=true",
+        // It is alone: nobody led before it, whose last writes would have to be waited for.
+        "--enable-leader-election=false",
         "--kubeconfig",
     ];
     let variables = [
@@ -58,7 +73,16 @@ pub(crate) fn start(program: &Path, kubeconfig: &Path, log: &Path) -> Result<Run
         ("WEBHOOK_PORT", "0"),
         ("WEBHOOK_CERT_WRITER", "secret"),
     ];
-    launch(Command::new(program).args(flags).arg(kubeconfig).envs(variables), log)
+    let mut command = Command::new(program);
+    command.args(flags).arg(kubeconfig).envs(variables);
+    command.arg("--hub-kubeconfig").arg(&link.kubeconfig).args(["--hub-uid", &link.hub_uid]);
+    launch(&command, log)
+}
+
+/// Starts a hub. It logs into `log`.
+pub(crate) fn start_hub(program: &Path, kubeconfig: &Path, log: &Path) -> Result<Running> {
+    let flags = ["--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--kubeconfig"];
+    launch(Command::new(program).args(flags).arg(kubeconfig), log)
 }
 
 /// Starts the daemon of a node. It logs into its folder.
@@ -77,7 +101,7 @@ fn launch(command: &Command, log: &Path) -> Result<Running> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     // The shell outlives us by no more than it takes to notice that its input has ended.
     let watchman = Command::new("sh")
-        .args(["-c", r#""$@" & agent=$!; cat > /dev/null; kill $agent; wait $agent"#, "sh"])
+        .args(["-c", r#""$@" & ours=$!; cat > /dev/null; kill $ours; wait $ours"#, "sh"])
         .arg(command.get_program())
         .args(command.get_args())
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
@@ -85,7 +109,7 @@ fn launch(command: &Command, log: &Path) -> Result<Running> {
         .stdout(Stdio::null())
         .stderr(file)
         .spawn()
-        .context("cannot start kruise-agent")?;
+        .context("cannot start a program of ours")?;
     Ok(Running { watchman })
 }
 

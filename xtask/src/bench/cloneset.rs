@@ -14,7 +14,7 @@ use crate::agent;
 const NODES: usize = 10;
 
 pub(super) fn run(pods: &[u32]) -> Result<()> {
-    let agent = agent::build(agent::Profile::Release)?.display().to_string();
+    let agent = agent::build_release()?.display().to_string();
     let mut progress = Progress::start();
     let programs = binaries::control_plane(&mut progress)?;
     let shape = Shape { fake_nodes: NODES, ..Shape::default() };

@@ -18,7 +18,7 @@ pub(super) fn run() -> Result<()> {
         println!("skipped: {reason}");
         return Ok(());
     }
-    let agent = agent::build(agent::Profile::Release)?.display().to_string();
+    let agent = agent::build_release()?.display().to_string();
     let mut progress = Progress::start();
     let programs = binaries::control_plane(&mut progress)?;
     let shape = Shape { nodes: NODES, fake_nodes: 1, ..Shape::default() };
