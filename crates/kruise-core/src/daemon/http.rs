@@ -149,23 +149,34 @@ fn hex(number: u8) -> u8 {
     b"0123456789ABCDEF"[usize::from(number)]
 }
 
+/// Whether a URL may begin with this before its `://`. A path may contain those characters as well.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|it: char| it.is_ascii_alphabetic())
+        && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"+.-".contains(&it))
+}
+
 impl Call {
     /// The same at the place where a server sends us, unless that is another host.
     pub fn redirected(&self, location: &str) -> Option<Self> {
         let mut call = self.clone();
-        if !location.contains("://") {
+        let target = match location.split_once("://") {
+            Some((scheme, _)) if is_scheme(scheme) => Some(location.to_owned()),
+            _ if location.starts_with("//") => {
+                Some(format!("{}:{location}", if self.is_https { "https" } else { "http" }))
+            }
+            _ => None,
+        };
+        let Some(target) = target else {
             // A path that begins with no slash continues where the last one ended.
             let folder = self.path.split('?').next().and_then(|it| it.rsplit_once('/')).map_or("", |it| it.0);
             call.path = match location.strip_prefix('/') {
-                // Another host again, without saying how to talk to it.
-                Some(rest) if rest.starts_with('/') => return None,
                 Some(rest) => path(rest).ok()?,
                 None => path(&format!("{folder}/{location}")).ok()?,
             };
             return Some(call);
-        }
-        let target: Uri = location.parse().ok()?;
-        if target.host()?.trim_matches(['[', ']']) != self.host {
+        };
+        let target: Uri = target.parse().ok()?;
+        if !target.host()?.trim_matches(['[', ']']).eq_ignore_ascii_case(&self.host) {
             return None;
         }
         call.is_https = target.scheme_str() == Some("https");
@@ -219,10 +230,8 @@ async fn ask(
     // The connection works for as long as the answer is waited for; it may end right behind it.
     tokio::select! {
         answer = &mut answer => answer,
-        ended = connection => {
-            ended?;
-            answer.await
-        }
+        // However it ended: an answer that is complete counts, and one that is not says so itself.
+        _ = connection => answer.await,
     }
 }
 

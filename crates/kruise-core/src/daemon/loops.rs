@@ -159,6 +159,7 @@ impl Parts {
             let here = client::watch().fields(&format!("spec.nodeName={node}"));
             parts.push(self.feed(&pods, here, token));
             first.push(Arc::new(pods.clone()));
+            checks.insert(0, ("podInformerSynced", Arc::new(pods.clone())));
             let (reporter, changed, restarter, restarts) = self.reporter(&pods, &runtimes, &killer);
             parts.push(self.controller(CONTAINER_META, changed, first.clone(), reporter, token));
             parts.push(self.controller(RESTARTER, restarts, first.clone(), restarter, token));
@@ -241,6 +242,7 @@ impl Parts {
             writer: Writer::new(self.client.clone(), cache.clone()),
             runtimes: runtimes.by_name.clone(),
             killer: killer.clone(),
+            kills: recreate::Kills::default(),
             clock: self.clock.clone(),
         };
         (recreator, triggers)
@@ -344,5 +346,49 @@ impl Parts {
             metrics: self.metrics.clone(),
         };
         Controller::new(settings, triggers, feeds, reconciler).run(token.clone()).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        daemon::{
+            cri::fake::{FakeImages, FakeRuntime},
+            tests::no_server,
+        },
+        runtime::gates::Gates,
+    };
+
+    /// What health says about a daemon that has begun to work, with an API server that refuses everything.
+    fn health(gates: &str) -> String {
+        let clock = Clock::following(Timestamp::UNIX_EPOCH);
+        let parts = Parts {
+            settings: Settings { gates: gates.parse::<Gates>().unwrap(), ..Settings::new("n1") },
+            client: no_server(&clock),
+            clock,
+            metrics: Metrics::default(),
+            counted: DaemonMetrics::new(),
+            health: Health::default(),
+            seed: Seed::from_number(1),
+        };
+        parts.health.runtime_found();
+        let runtimes = Runtimes {
+            by_name: BTreeMap::new(),
+            first: Arc::new(FakeRuntime::default()),
+            images: Arc::new(FakeImages::default()),
+        };
+        assert!(parts.work(runtimes, &CancellationToken::new()).now_or_never().is_none());
+        format!("{:?}", parts.health)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_does_not_know_its_pods_is_not_healthy() {
+        let text = health("DaemonWatchingPod=true");
+        assert!(text.contains("podInformerSynced"), "{text}");
+        let text = health("DaemonWatchingPod=false");
+        assert!(text.contains("nodeImageInformerSynced"), "{text}");
     }
 }

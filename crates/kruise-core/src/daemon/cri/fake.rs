@@ -83,6 +83,7 @@ pub(crate) enum Asked {
 #[derive(Debug, Default)]
 pub(crate) struct FakeRuntime {
     pub(crate) containers: Mutex<Vec<Container>>,
+    pub(crate) containers_fail: Mutex<Option<Error>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     pub(crate) exec_takes: Mutex<Duration>,
     pub(crate) exec_answer: Mutex<Option<Result<Vec<u8>, Error>>>,
@@ -103,6 +104,9 @@ impl Runtime for FakeRuntime {
 
     fn containers(&self, filter: Filter) -> BoxFuture<'_, Result<Vec<Container>, Error>> {
         async move {
+            if let Some(error) = lock(&self.containers_fail).clone() {
+                return Err(error);
+            }
             let all = lock(&self.containers).clone();
             let fits = |it: &Container| match &filter {
                 Filter::Pod(uid) => it.labels.get(super::keys::POD_UID) == Some(uid),

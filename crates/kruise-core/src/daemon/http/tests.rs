@@ -94,6 +94,21 @@ fn redirects_to_the_same_host_are_taken_and_others_are_not() {
     assert_eq!(to("http://[not a host"), None);
 }
 
+#[test]
+fn a_redirect_names_a_host_only_at_its_beginning_and_in_any_case() {
+    let mut call = filled(json!({"port": 8080, "path": "/a/b", "host": "shop.example"})).unwrap();
+    let to =
+        |call: &Call, location: &str| call.redirected(location).map(|it| (it.is_https, it.port, it.path));
+    let login = "/login?next=https://x/";
+    assert_eq!(to(&call, login), Some((false, 8080, login.into())));
+    assert_eq!(to(&call, "login?next=https://x/"), Some((false, 8080, "/a/login?next=https://x/".into())));
+    assert_eq!(to(&call, "HTTPS://Shop.Example:8443/x"), Some((true, 8443, "/x".into())));
+    assert_eq!(to(&call, "//shop.example:81/x"), Some((false, 81, "/x".into())));
+    assert_eq!(to(&call, "//other.example/x"), None);
+    call.is_https = true;
+    assert_eq!(to(&call, "//shop.example/x"), Some((true, 443, "/x".into())));
+}
+
 /// Answers every connection in plain text and gives the first request that made sense.
 async fn server(answer: &'static str) -> (u16, tokio::task::JoinHandle<String>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -145,5 +160,17 @@ async fn as_much_of_a_body_is_read_as_was_asked_for() {
             assert_eq!((it.status, it.body.as_slice()), (200, body.as_bytes()));
             assert_eq!(it.location.is_some(), answer == with_length);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_complete_answer_counts_whatever_follows_it_and_an_incomplete_one_does_not() {
+    // Which of the two is noticed first is a matter of luck.
+    for _ in 0..20 {
+        let (port, _task) = server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\n").await;
+        let it = fetch(&local(port, false), 99).await.unwrap();
+        assert_eq!((it.status, it.body.as_slice()), (200, b"ok".as_slice()));
+        let (port, _task) = server("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok").await;
+        assert!(matches!(fetch(&local(port, false), 99).await, Err(Error::Http(_))));
     }
 }

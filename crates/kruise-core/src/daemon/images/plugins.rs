@@ -124,8 +124,9 @@ impl Plugins {
             }
             Err(error) => return Err(Error::Read(file.to_owned(), error)),
         };
+        // Without the lines around the fault: they may hold secrets for the plugins.
         let config: Config = serde_saphyr::from_str(&text)
-            .map_err(|error| Error::Malformed(file.to_owned(), error.to_string()))?;
+            .map_err(|error| Error::Malformed(file.to_owned(), error.without_snippet().to_string()))?;
         Ok(Self { providers: config.providers, binaries: binaries.to_owned(), clock, kept: Mutex::default() })
     }
 
@@ -325,6 +326,18 @@ mod tests {
         std::fs::write(&file, "providers: 3").unwrap();
         assert!(Plugins::load(&file, Path::new("/"), clock).is_err());
         let _ = std::fs::remove_file(&file);
+    }
+
+    #[test]
+    fn what_stands_beside_a_fault_is_not_told() {
+        let file = std::env::temp_dir().join(format!("kruise-plugins-secret-{}", std::process::id()));
+        let text = "providers:\n- name: helper\n  env: [{name: TOKEN, value: topsecret}]\n  matchImages: 3\n  \
+            apiVersion: credentialprovider.kubelet.k8s.io/v1\n";
+        std::fs::write(&file, text).unwrap();
+        let error = Plugins::load(&file, Path::new("/"), Clock::system()).unwrap_err();
+        let _ = std::fs::remove_file(&file);
+        assert!(!error.to_string().contains("topsecret"), "{error}");
+        assert!(!format!("{error:?}").contains("topsecret"), "{error:?}");
     }
 
     #[test]

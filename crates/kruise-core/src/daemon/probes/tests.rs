@@ -283,6 +283,22 @@ async fn an_attempt_that_cannot_be_made_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_runtime_that_does_not_tell_about_containers_changes_nothing_and_is_counted() {
+    let node = node();
+    node.run("c1", ContainerState::Running);
+    node.answer(Ok("fine"));
+    node.want(json!([exec("m#a", json!({}))])).await;
+    node.after(3).await;
+    let metrics = Metrics::new(|it| node.syncer.context.metrics.register(it));
+    assert!(!metrics.text().contains("daemon_probes_total{result=\"error\"}"));
+    *node.runtime.containers_fail.lock().unwrap() = Some(cri::Error::Incomplete("broken"));
+    node.after(3).await;
+    assert_eq!(node.states(), [state("m#a", ProbeState::Succeeded, "fine")]);
+    let text = metrics.text();
+    assert!(text.contains("daemon_probes_total{result=\"error\"}"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_daemon_that_has_just_started_spreads_its_first_attempts_over_one_period() {
     let node = node();
     node.run("c1", ContainerState::Running);

@@ -10,7 +10,7 @@ use std::{
 use k8s_openapi::api::core::v1::Probe;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{
     Context,
@@ -151,11 +151,11 @@ impl Worker {
     /// Looks at the container, and probes it if it is time.
     async fn look(&self, memory: &mut Memory, probe: &Probe) {
         let Context { runtime, clock, metrics, .. } = &*self.shared.context;
-        let ProbeKey { namespace, pod, uid, container, probe: name, .. } = &*self.of;
+        let ProbeKey { uid, container, .. } = &*self.of;
         let filter = Filter::Named { pod: uid.clone(), container: container.clone() };
         let found = match runtime.containers(filter).await {
             Ok(found) => found,
-            Err(error) => return debug!(%error, namespace, pod, container, "a container cannot be looked at"),
+            Err(error) => return self.could_not(memory, &error),
         };
         let Some(found) = newest(&found, container) else { return };
         let look = memory.look(found, probe, clock.now());
@@ -169,15 +169,22 @@ impl Worker {
             Step::Probe => {}
         }
         let answer = prober::probe(&**runtime, &self.of, found, probe).await;
-        metrics.probed(answer.as_ref().ok().map(|it| it.state == ProbeState::Succeeded));
-        match answer {
-            Ok(it) if memory.is_settled(it.state, probe) => self.record(&found.id, it.state, &it.message),
-            Ok(_) => {}
-            Err(error) if memory.is_first_error() => {
-                let error = &error as &dyn std::error::Error;
-                warn!(error, namespace, pod, container, probe = name, "a probe cannot be carried out");
-            }
-            Err(_) => {}
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.could_not(memory, &error),
+        };
+        metrics.probed(Some(answer.state == ProbeState::Succeeded));
+        if memory.is_settled(answer.state, probe) {
+            self.record(&found.id, answer.state, &answer.message);
+        }
+    }
+
+    /// There is no result: that is counted, and the log says so the first time in a row.
+    fn could_not(&self, memory: &mut Memory, error: &(dyn std::error::Error + 'static)) {
+        let ProbeKey { namespace, pod, container, probe: name, .. } = &*self.of;
+        self.shared.context.metrics.probed(None);
+        if memory.is_first_error() {
+            warn!(error, namespace, pod, container, probe = name, "a probe cannot be carried out");
         }
     }
 

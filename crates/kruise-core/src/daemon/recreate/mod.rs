@@ -4,6 +4,7 @@
 //! [`kill`](super::kill), and writes down how far it has come. All requests of one pod are worked on one after the other,
 //! so the key of the queue is the pod.
 
+mod kills;
 pub mod plan;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tracing::info;
 
+pub use self::kills::Kills;
 use self::plan::{Act, Step};
 use super::{
     cri::{self, Filter, Runtime},
@@ -65,6 +67,8 @@ pub struct Recreator {
     pub runtimes: BTreeMap<String, Arc<dyn Runtime>>,
     /// Stops containers.
     pub killer: Arc<Killer>,
+    /// What was stopped, also where the status does not say so yet.
+    pub kills: Kills,
     /// Time.
     pub clock: Clock,
 }
@@ -114,7 +118,8 @@ impl Recreator {
         let labels = request.metadata.labels.as_ref();
         let pod_uid = labels.and_then(|it| it.get(keys::POD_UID)).cloned().unwrap_or_default();
         let containers = runtime.containers(Filter::Pod(pod_uid)).await.map_err(Error::Runtime)?;
-        let mut states = plan::states(request, &containers, runtime.name(), self.clock.now());
+        let stopped = self.kills.of(request);
+        let mut states = plan::states(request, &containers, &stopped, runtime.name(), self.clock.now());
         let known = request.status.as_ref().map(|it| it.container_recreate_states.as_slice());
         if states != known.unwrap_or_default() {
             self.write_states(request, &states).await?;
@@ -155,7 +160,9 @@ impl Recreator {
         let target = Target::of_request(request, wanted, running);
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let message = format!("Stopping container {} by ContainerRecreateRequest {name}", wanted.name);
-        self.killer.kill(runtime, &target, &message).await.map_err(|it| it.to_string())
+        self.killer.kill(runtime, &target, &message).await.map_err(|it| it.to_string())?;
+        self.kills.add(pod_of(request), request, &wanted.name);
+        Ok(())
     }
 
     /// Only where nothing has changed since: the controller may have completed the request meanwhile.
@@ -212,6 +219,7 @@ impl Reconcile for Recreator {
     async fn reconcile(&self, pod: Key) -> Result<Next, Error> {
         let requests = self.requests(&pod);
         let views: Vec<&ContainerRecreateRequest> = requests.iter().map(|it| &**it).collect();
+        self.kills.keep(&pod, &views);
         let Some(choice) = plan::choose(&views) else { return Ok(Next::Change) };
         for place in choice.wait {
             self.set_phase(views[place], RecreatePhase::Pending).await?;

@@ -3,7 +3,7 @@
 //! Requests of one pod are worked on one after the other: [`choose`] picks one. [`before_looking`] says whether it may
 //! go on, [`states`] where each container stands, and [`pass`] what to do about that.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -28,12 +28,14 @@ pub struct Choice {
     pub wait: Vec<usize>,
 }
 
+/// Whether there may still be work to do for a request.
+pub fn is_open(request: &ContainerRecreateRequest) -> bool {
+    request.metadata.deletion_timestamp.is_none()
+        && request.status.as_ref().is_none_or(|it| it.completion_time.is_none())
+}
+
 /// Picks one of the requests of a pod: one that has begun, else the oldest.
 pub fn choose(requests: &[&ContainerRecreateRequest]) -> Option<Choice> {
-    let is_open = |it: &ContainerRecreateRequest| {
-        it.metadata.deletion_timestamp.is_none()
-            && it.status.as_ref().is_none_or(|it| it.completion_time.is_none())
-    };
     let mut open: Vec<usize> = (0..requests.len()).filter(|it| is_open(requests[*it])).collect();
     open.sort_by_key(|it| {
         let request = requests[*it];
@@ -114,10 +116,12 @@ fn runtime_of(request: &ContainerRecreateRequest, runtimes: &[&str]) -> Result<S
 /// Where each container stands, in the order of the request.
 ///
 /// A container is recreated when the runtime shows another one than the request was made for, the API server shows that
-/// very one as ready, and it has been up for longer than asked.
+/// very one as ready, and it has been up for longer than asked. `stopped` names the containers that were stopped for the
+/// request; its status may not say so yet.
 pub fn states(
     request: &ContainerRecreateRequest,
     containers: &[Container],
+    stopped: &BTreeSet<String>,
     runtime: &str,
     now: Timestamp,
 ) -> Vec<ContainerRecreateState> {
@@ -136,7 +140,7 @@ pub fn states(
             if matches!(before.phase, RecreatePhase::Failed | RecreatePhase::Succeeded) {
                 return before;
             }
-            let is_killed = before.is_killed;
+            let is_killed = before.is_killed || stopped.contains(&wanted.name);
             let state = |phase, message: &str| ContainerRecreateState {
                 name: wanted.name.clone(),
                 phase,

@@ -1,6 +1,6 @@
 //! Every rule of the plan, on values.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ use RecreatePhase::{Failed, Pending, Recreating, Succeeded};
 
 /// The states of `app` alone, with this strategy, status and runtime, at 200 seconds.
 fn app(strategy: Value, status: Value, containers: &[Container]) -> (RecreatePhase, bool) {
-    of(&states(&request(strategy, status), containers, "containerd", at(200)))[0]
+    of(&states(&request(strategy, status), containers, &BTreeSet::new(), "containerd", at(200)))[0]
 }
 
 fn recreating(app: Value) -> Value {
@@ -143,7 +143,7 @@ fn an_old_container_is_pending_and_an_exited_one_on_its_way() {
     assert_eq!(app(json!({}), Value::Null, &[running("app", "old-app", 0)]), (Pending, false));
     assert_eq!(app(json!({}), Value::Null, &[]), (Pending, false));
     assert_eq!(app(json!({}), Value::Null, &[exited("app", "old-app")]), (Recreating, false));
-    let missing = states(&request(json!({}), Value::Null), &[], "containerd", at(9));
+    let missing = states(&request(json!({}), Value::Null), &[], &BTreeSet::new(), "containerd", at(9));
     assert_eq!(missing[0].message, "not found container on Node");
 }
 
@@ -176,14 +176,17 @@ fn force_recreates_also_what_was_replaced_since_but_only_once() {
     let force = json!({"forceRecreate": true});
     assert_eq!(app(force.clone(), Value::Null, &new), (Pending, false));
     let killed = recreating(json!({"name": "app", "phase": "Recreating", "isKilled": true}));
-    assert_eq!(app(force, killed, &new), (Recreating, true));
+    assert_eq!(app(force.clone(), killed, &new), (Recreating, true));
+    let (unwritten, stopped) = (request(force, Value::Null), BTreeSet::from(["app".to_owned()]));
+    let it = states(&unwritten, &new, &stopped, "containerd", at(200));
+    assert_eq!(of(&it)[0], (Recreating, true), "also where the status does not say so yet");
 }
 
 #[test]
 fn what_is_over_stays_as_it_is() {
     for phase in ["Failed", "Succeeded"] {
         let before = recreating(json!({"name": "app", "phase": phase, "message": "m", "isKilled": true}));
-        let it = states(&request(json!({}), before), &[], "containerd", at(9)).remove(0);
+        let it = states(&request(json!({}), before), &[], &BTreeSet::new(), "containerd", at(9)).remove(0);
         assert_eq!((it.message.as_str(), it.is_killed), ("m", true));
         assert_ne!(it.phase, Pending);
     }
