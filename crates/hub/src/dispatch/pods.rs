@@ -14,8 +14,6 @@ pub struct Candidate<'a> {
     pub cluster: &'a str,
     /// Its last answer.
     pub answer: Option<&'a PodsAnswer>,
-    /// Whether it will answer before long, if it has not yet.
-    pub is_heard: bool,
 }
 
 /// Who deletes what, and what has to be asked.
@@ -29,8 +27,6 @@ pub struct Routing {
     pub ambiguous: Vec<Vec<String>>,
     /// Whether an answer is still to come.
     pub is_pending: bool,
-    /// Whether it comes before long: a scale-down waits for it, as it has to begin with the named pods (SPLIT-8).
-    pub is_awaited: bool,
 }
 
 impl Routing {
@@ -69,10 +65,7 @@ pub fn route(entries: &[String], candidates: &[Candidate<'_>]) -> Routing {
                     routing.ambiguous.push(names);
                 }
             }
-            _ if !possible().all(has_answered) => {
-                routing.is_pending = true;
-                routing.is_awaited |= possible().any(|it| it.is_heard && !has_answered(it));
-            }
+            _ if !possible().all(has_answered) => routing.is_pending = true,
             [owner] => push(&mut routing.named, owner.cluster, pod),
             // Nobody has it: it is gone already, or never was.
             [] => {}
@@ -99,16 +92,8 @@ mod tests {
 
     fn routed(entries: &[&str], answers: &[(&str, Option<PodsAnswer>)]) -> Routing {
         let entries: Vec<String> = entries.iter().map(|it| (*it).to_owned()).collect();
-        // Clusters whose names are in capitals are not heard.
-        let is_heard = |it: &str| it.chars().all(char::is_lowercase);
-        let candidates: Vec<_> = answers
-            .iter()
-            .map(|(cluster, answer)| Candidate {
-                cluster,
-                answer: answer.as_ref(),
-                is_heard: is_heard(cluster),
-            })
-            .collect();
+        let candidates: Vec<_> =
+            answers.iter().map(|(cluster, answer)| Candidate { cluster, answer: answer.as_ref() }).collect();
         route(&entries, &candidates)
     }
 
@@ -126,9 +111,7 @@ mod tests {
     #[test]
     fn cs_1_a_name_is_not_acted_on_while_somebody_has_not_answered() {
         let routing = routed(&["x"], &[("a", Some(answer(&["x"], &["x"]))), ("b", None)]);
-        assert!(routing.named.is_empty() && routing.is_pending && routing.is_awaited);
-        let routing = routed(&["x"], &[("a", Some(answer(&["x"], &[]))), ("B", None)]);
-        assert!(routing.is_pending && !routing.is_awaited, "nobody waits for a cluster that is not heard");
+        assert!(routing.named.is_empty() && routing.is_pending);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use scheduling::{
 };
 use serde_json::Value;
 
-use super::{Body, Cluster, Observed, Round, Winner, Write, is_over, names::Names, says_the_same, selection};
+use super::{Body, Cluster, Names, Observed, Round, Winner, Write, is_over, says_the_same, selection};
 use crate::{
     dispatch::{
         pods::Routing,
@@ -287,7 +287,7 @@ impl Draft<'_> {
 }
 
 /// Whether plans reach a cluster in this state. One that the policy does not select is asked to give away what it has.
-pub(super) fn is_heard(state: State) -> bool {
+fn is_heard(state: State) -> bool {
     !matches!(state, State::Offline | State::Lost | State::Pending | State::Unsupported)
 }
 
