@@ -8,6 +8,7 @@ use axum::{
     http::{Method, Request, Response, StatusCode},
 };
 use futures::{FutureExt, future::BoxFuture};
+use http_body_util::BodyExt;
 use kruise_core::{
     backoff::Doubling,
     controllers::{
@@ -28,7 +29,7 @@ use kruise_core::{
     },
 };
 use kube::{Api, Client, client::Body};
-use serde_json::json;
+use serde_json::{Value, json};
 use sim::{
     World,
     faults::{Link, LinkService},
@@ -47,6 +48,8 @@ pub(super) enum Flaw {
     ForgetsWrites,
     /// It takes every failed write for one that was refused.
     BelievesFailures,
+    /// It deletes pods whatever has become of them since it looked.
+    BelievesWatches,
 }
 
 /// The processes that run it.
@@ -169,6 +172,7 @@ impl Life {
         let service = context.service(CLUSTER);
         let client = match flaw {
             Flaw::BelievesFailures => client::over(Denying(service), &options),
+            Flaw::BelievesWatches => client::over(Careless(service), &options),
             Flaw::None | Flaw::ForgetsWrites => client::over(service, &options),
         };
         // Names must differ from life to life, and be the same in a replay.
@@ -191,7 +195,7 @@ impl Life {
         let caches = self.caches();
         let written = match self.flaw {
             Flaw::ForgetsWrites => self.caches(),
-            Flaw::None | Flaw::BelievesFailures => caches.clone(),
+            Flaw::None | Flaw::BelievesFailures | Flaw::BelievesWatches => caches.clone(),
         };
         let _closing = self.eyes.open(&self.name, caches.clone());
         let Self { client, clock, metrics, throttle, seed, .. } = self;
@@ -277,6 +281,38 @@ impl Service<Request<Body>> for Denying {
                     Ok(Response::builder().status(StatusCode::FORBIDDEN).body(body)?)
                 }
             }
+        }
+        .boxed()
+    }
+}
+
+/// A way to the API server that forgets which version of an object was to be deleted.
+#[derive(Clone)]
+struct Careless(LinkService);
+
+impl Service<Request<Body>> for Careless {
+    type Response = Response<AxumBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let mut server = self.0.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let mut sent = body.collect().await?.to_bytes().to_vec();
+            if parts.method == Method::DELETE
+                && let Ok(mut options) = serde_json::from_slice::<Value>(&sent)
+                && let Some(conditions) = options["preconditions"].as_object_mut()
+            {
+                conditions.remove("resourceVersion");
+                sent = serde_json::to_vec(&options)?;
+            }
+            let answer = server.call(Request::from_parts(parts, Body::from(sent))).await?;
+            Ok(answer.map(AxumBody::new))
         }
         .boxed()
     }

@@ -126,22 +126,21 @@ fn a_run_is_a_function_of_its_seed() {
 /// The rules have teeth: they catch controllers that forget what they did, or do not doubt what they were told.
 #[test]
 fn flawed_controllers_are_caught() {
-    let words = ["pods are alive", "was just taken down"];
-    let mut found = [0, 0];
-    // A second pod is taken down by mistake far less often than a second one is made.
+    for flaw in [Flaw::ForgetsWrites, Flaw::BelievesFailures] {
+        assert!(catches(flaw, "pods are alive"), "{flaw:?} makes too many pods, and nobody noticed");
+    }
+    let flaw = Flaw::BelievesWatches;
+    assert!(catches(flaw, "was just taken down"), "{flaw:?} takes too many pods down, and nobody noticed");
+}
+
+/// Whether a run of a flawed controller breaks the promise with this word. Some promises are broken rarely.
+fn catches(flaw: Flaw, word: &str) -> bool {
     let most = 10 * FLAWED;
-    for (flaw, start) in
-        (0..most).step_by(FLAWED).flat_map(|it| [(Flaw::ForgetsWrites, it), (Flaw::BelievesFailures, it)])
-    {
+    (0..most).step_by(FLAWED).any(|start| {
         let (start, end) = (start as u64, (start + FLAWED) as u64);
         let broken = run_all(start..end, flaw).broken;
-        let caught = words.map(|word| broken.iter().filter(|it| it.1.contains(word)).count());
-        println!("{flaw:?}: {} of {FLAWED} runs broke a promise, {caught:?} for {words:?}", broken.len());
-        assert!(caught[0] > 0, "{flaw:?} makes too many pods, and nobody noticed");
-        found = [found[0] + caught[0], found[1] + caught[1]];
-        if flaw == Flaw::BelievesFailures && found[1] > 0 {
-            return;
-        }
-    }
-    panic!("too many pods were taken down, and nobody noticed");
+        let caught = broken.iter().filter(|it| it.1.contains(word)).count();
+        println!("{flaw:?}: {} of {FLAWED} runs broke a promise, {caught} of them: {word}", broken.len());
+        caught > 0
+    })
 }
