@@ -99,9 +99,9 @@ fn rel_3_a_lower_partition_starts_the_soak_anew() {
     assert_eq!(bodies(&hub), [2, 2]);
 }
 
-/// With numbers per cluster every wave has had its part when the partition is lowered: the rest goes through them again.
-#[test]
-fn rel_2_what_a_lower_partition_makes_due_goes_through_the_waves_again_with_numbers_per_cluster() {
+/// Two clusters with three pods each by numbers per cluster, one of them updated in each: through two waves, the first of
+/// which soaks for a minute.
+fn after_a_pod_each() -> Hub {
     let mut hub = Hub::at_rest(2, 3);
     (hub.mode, hub.spec.numbers, hub.spec.replicas) = (Mode::Duplicated, Numbers::PerCluster, 3);
     waves(&mut hub, &[0, 1]);
@@ -109,6 +109,13 @@ fn rel_2_what_a_lower_partition_makes_due_goes_through_the_waves_again_with_numb
     hub.spec.partition = 2;
     pass(&mut hub, 4, 60);
     assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    hub
+}
+
+/// With numbers per cluster every wave has had its part when the partition is lowered: the rest goes through them again.
+#[test]
+fn rel_2_what_a_lower_partition_makes_due_goes_through_the_waves_again_with_numbers_per_cluster() {
+    let mut hub = after_a_pod_each();
     hub.spec.partition = 1;
     pass(&mut hub, 3, 0);
     assert_eq!(hub.shares(|it| it.updated), [2, 1]);
@@ -548,13 +555,7 @@ fn a_rollback_is_told_as_one() {
 /// A partition that is lowered while the release stands still goes through the waves as well, once it goes on.
 #[test]
 fn rel_2_a_partition_lowered_during_a_pause_goes_through_the_waves_with_numbers_per_cluster() {
-    let mut hub = Hub::at_rest(2, 3);
-    (hub.mode, hub.spec.numbers, hub.spec.replicas) = (Mode::Duplicated, Numbers::PerCluster, 3);
-    waves(&mut hub, &[0, 1]);
-    hub.waves[0].soak = 60;
-    hub.spec.partition = 2;
-    pass(&mut hub, 4, 60);
-    assert_eq!(hub.shares(|it| it.updated), [1, 1]);
+    let mut hub = after_a_pod_each();
     if let Some(release) = &mut hub.ledger.release {
         release.paused = Some(Paused::ByOperator);
     }
