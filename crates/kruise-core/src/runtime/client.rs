@@ -183,6 +183,11 @@ impl Error {
         matches!(self, Self::Api { source: kube::Error::Api(it), .. } if it.code == 409 && it.reason != "AlreadyExists")
     }
 
+    /// Whether an object of that name is there already.
+    pub fn is_name_taken(&self) -> bool {
+        matches!(self, Self::Api { source: kube::Error::Api(it), .. } if it.code == 409 && it.reason == "AlreadyExists")
+    }
+
     /// The failure in one line, in the server's own words where it has answered.
     pub fn told(&self) -> String {
         if let Self::Api { source: kube::Error::Api(status), .. } = self {

@@ -164,6 +164,12 @@ async fn connect(
     let server = call("get the server's version", client.apiserver_version()).await;
     let server = server.map_err(Error::Unreachable)?;
     info!(version = env!("CARGO_PKG_VERSION"), server = server.git_version, gates = ?settings.gates, "starting");
+    for gate in settings.gates.in_vain() {
+        warn!(
+            gate = gate.name(),
+            "this feature gate has no effect: what it switches is not part of this build"
+        );
+    }
     Ok((client, server.git_version))
 }
 

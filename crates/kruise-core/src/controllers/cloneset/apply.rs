@@ -1,5 +1,7 @@
 //! Carrying out a plan: the only writer of pods and claims.
 
+mod refusal;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -7,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::{
     Context, Writers,
+    apply::refusal::Refusal,
     observe::Observed,
-    plan::{Action, Birth, Change, Death, Doubts, Why, World, birth},
+    plan::{Action, Birth, Change, Death, Why, World, birth},
     status::Trouble,
 };
 use crate::{
@@ -31,8 +34,8 @@ use crate::{
 /// At most this many actions are carried out before looking again: the user may have changed his mind.
 const AT_ONCE: usize = 500;
 
-/// When to look again at pods that changed under our hands. Usually the watch shows it sooner.
-const OVERTAKEN: Duration = Duration::from_millis(200);
+/// When to look again at objects that changed under our hands. Usually the watch shows it sooner.
+pub(super) const OVERTAKEN: Duration = Duration::from_millis(200);
 
 /// What became of a list of actions.
 #[derive(Debug, Default)]
@@ -185,16 +188,21 @@ impl Hands<'_> {
             true => self.writers.pods.delete_as_seen(on, &death.pod, params).await,
             false => self.writers.pods.delete(on, &death.pod, params).await,
         };
-        if let Err(error) = sent
-            && !self.has_gone_before(death, &error)
-        {
-            let known = self.writers.pods.latest(&death.pod);
-            let is_newer = known.is_some_and(|it| version(&*it) != version(&*death.pod));
-            if death.only_as_seen && error.is_conflict() && is_newer {
-                return Ok(Done::Outdated);
+        if let Err(error) = sent {
+            match refusal::of(
+                death,
+                &error,
+                self.world.doubts,
+                self.writers.pods.latest(&death.pod).as_deref(),
+            ) {
+                Refusal::HasGoneBefore => {}
+                Refusal::Outdated => return Ok(Done::Outdated),
+                Refusal::Meant => {
+                    let message = format!("failed to delete pod {name}: {}", error.told());
+                    self.failed(events::FAILED_DELETE, message);
+                    return Err(Failed::at_once(error));
+                }
             }
-            self.failed(events::FAILED_DELETE, format!("failed to delete pod {name}: {}", error.told()));
-            return Err(Failed::at_once(error));
         }
         self.tell(events::SUCCESSFUL_DELETE, format!("succeed to delete pod {name}"));
         for claim in &death.claims {
@@ -206,16 +214,6 @@ impl Hands<'_> {
             }
         }
         Ok(Done::AsAsked)
-    }
-
-    /// Whether the conflict is of our own making: the answer to an earlier request was lost, and the pod is on its way out.
-    /// Its claims have to go with it.
-    fn has_gone_before(&self, death: &Death, error: &Error) -> bool {
-        let name = death.pod.metadata.name.as_deref().unwrap_or_default();
-        let Doubts { deleted, deleted_as_seen, .. } = self.world.doubts;
-        let is_doubted = deleted.contains(name) || deleted_as_seen.contains(name);
-        let is_leaving = || self.writers.pods.latest(&death.pod).is_some_and(|it| it.is_terminating());
-        death.only_as_seen && error.is_conflict() && is_doubted && is_leaving()
     }
 
     async fn change(&self, change: &Change) -> Result<Done, Failed> {
@@ -358,48 +356,4 @@ fn is_overtaken(error: &Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn error(code: u16) -> Error {
-        let status =
-            kube::core::Status::failure("pods \"web-abc4d\" is forbidden: quota web-quota", "Forbidden");
-        Error::Api { call: "create a pod", source: kube::Error::Api(status.with_code(code).boxed()) }
-    }
-
-    fn outcome(done: Vec<Done>, failed: Vec<Failed>) -> Outcome {
-        let newborn = ["web-abc4d".to_owned()];
-        Outcome::of(Report { done, failed, skipped: 0, wait: None }, false, &newborn)
-    }
-
-    #[test]
-    fn a_trouble_does_not_name_the_pod_that_was_tried() {
-        let trouble = outcome(Vec::new(), vec![Failed::adding(error(403))]).trouble;
-        let told = "create a pod failed: pods \"(a new pod)\" is forbidden: quota web-quota";
-        assert_eq!(trouble, Trouble::Told(told.into()));
-    }
-
-    /// A busy server must not make a trouble look as if it were over.
-    #[test]
-    fn what_was_not_tried_tells_nothing() {
-        let of = |done, skipped| {
-            let report = Report { done, failed: Vec::new(), skipped, wait: Some(OVERTAKEN) };
-            Outcome::of(report, false, &[]).trouble
-        };
-        assert_eq!(of(Vec::new(), 3), Trouble::Untried);
-        assert_eq!(of(vec![Done::AsAsked], 3), Trouble::None);
-        assert_eq!(of(Vec::new(), 0), Trouble::None);
-    }
-
-    /// Only if nothing is felt may the pass go on to take pods down for an update: its counts are from before.
-    #[test]
-    fn what_may_have_taken_a_pod_down_is_told_from_what_has_not() {
-        let is_felt = |done, failed| outcome(done, failed).is_felt;
-        assert!(!is_felt(Vec::new(), vec![Failed::adding(error(500))]));
-        assert!(!is_felt(Vec::new(), vec![Failed::at_once(error(403))]), "a refusal is none");
-        assert!(is_felt(Vec::new(), vec![Failed::at_once(error(500))]), "the pod may be gone");
-        assert!(is_felt(Vec::new(), vec![Failed::midway(error(403))]), "the pod is gone, its claim is not");
-        assert!(is_felt(vec![Done::AsAsked], Vec::new()) && is_felt(vec![Done::Overtaken], Vec::new()));
-        assert!(!is_felt(vec![Done::Outdated], Vec::new()), "it was refused");
-    }
-}
+mod tests;

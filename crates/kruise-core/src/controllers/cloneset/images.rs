@@ -59,8 +59,13 @@ impl Context {
             PreDownload::Nothing => Ok(()),
             PreDownload::Ignore { label } => self.label(settled, label, uid(cloneset)).await,
             PreDownload::CreateJobs { jobs, label } => {
+                let mut failed = None;
                 for job in &jobs {
-                    self.create_job(world, job).await?;
+                    // One image that nobody may ask for is no reason to wait for the others.
+                    failed = failed.or(self.create_job(world, job).await.err());
+                }
+                if let Some(error) = failed {
+                    return Err(error);
                 }
                 self.label(settled, label, uid(cloneset)).await
             }
@@ -88,6 +93,8 @@ impl Context {
                 tell(events::CREATED_IMAGE_PULL_JOB, message);
                 Ok(())
             }
+            // Somebody else downloads under that name; we cannot know better.
+            Err(error) if error.is_name_taken() => Ok(()),
             Err(error) => {
                 let message = format!("failed to create ImagePullJob {name}: {}", error.told());
                 tell(events::FAILED_CREATE_IMAGE_PULL_JOB, message);

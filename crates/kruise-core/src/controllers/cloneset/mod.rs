@@ -200,7 +200,10 @@ impl Context {
             Ok((report, written)) => {
                 pass.look_again.extend(report.look_again);
                 let stored = written.as_deref().unwrap_or(stored);
-                pass.note(self.drop_names_of_gone_pods(stored, cloneset, &observed).await.err());
+                match self.drop_names_of_gone_pods(stored, cloneset, &observed).await {
+                    Ok(again) => pass.look_again.extend(again),
+                    Err(error) => pass.note(Some(error)),
+                }
             }
             Err(error) => pass.note(Some(error)),
         }

@@ -1,12 +1,13 @@
 //! Writing what a pass has found into the CloneSet.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{
     Context, Stored,
+    apply::OVERTAKEN,
     observe::Observed,
     plan::{Fact, World, limits::Limits},
     status::{self, Counted, Names, Report, Troubles},
@@ -49,22 +50,22 @@ impl Context {
         Ok((report, Some(written)))
     }
 
-    /// Takes the names of pods that are gone off the list of pods to delete.
+    /// Takes the names of pods that are gone off the list of pods to delete. Answers when to try again.
     pub(super) async fn drop_names_of_gone_pods(
         &self,
         stored: &Stored,
         cloneset: &CloneSet,
         observed: &Observed,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Duration>, Error> {
         let named = &cloneset.spec.scale_strategy.pods_to_delete;
         if named.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let there: BTreeSet<&str> =
             observed.pods.active().filter_map(|it| it.pod.metadata.name.as_deref()).collect();
         let left: Vec<&String> = named.iter().filter(|it| there.contains(it.as_str())).collect();
         if left.len() == named.len() {
-            return Ok(());
+            return Ok(None);
         }
         // The list is replaced as a whole, so it must be the one that was read.
         let patch = json!({
@@ -74,9 +75,9 @@ impl Context {
         let on = On { call: "drop names of deleted pods", owner: uid(cloneset) };
         let patch = Patch::Merge(patch);
         match self.writers.clonesets.patch(on, stored, None, &patch, &PatchParams::default()).await {
-            // Somebody was faster: the watch brings us back here.
-            Err(error) if error.code() == Some(409) => Ok(()),
-            other => other.map(drop),
+            // Somebody was faster. The watch may not bring us back here: a change of finalizers is none of our business.
+            Err(error) if error.is_conflict() => Ok(Some(OVERTAKEN)),
+            other => other.map(|_| None),
         }
     }
 }

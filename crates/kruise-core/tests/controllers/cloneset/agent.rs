@@ -7,7 +7,6 @@ use axum::{
     body::Body as AxumBody,
     http::{Method, Request, Response, StatusCode},
 };
-use futures::{FutureExt, future::BoxFuture};
 use http_body_util::BodyExt;
 use kruise_core::{
     backoff::Doubling,
@@ -36,7 +35,7 @@ use sim::{
     world::{Process, ProcessContext},
 };
 use tokio_util::sync::CancellationToken;
-use tower::{BoxError, Service};
+use tower::{BoxError, ServiceExt, service_fn};
 
 use crate::kit::{AGENT, CLUSTER, clock};
 
@@ -171,8 +170,10 @@ impl Life {
         };
         let service = context.service(CLUSTER);
         let client = match flaw {
-            Flaw::BelievesFailures => client::over(Denying(service), &options),
-            Flaw::BelievesWatches => client::over(Careless(service), &options),
+            Flaw::BelievesFailures => client::over(service_fn(move |it| deny(service.clone(), it)), &options),
+            Flaw::BelievesWatches => {
+                client::over(service_fn(move |it| forget_version(service.clone(), it)), &options)
+            }
             Flaw::None | Flaw::ForgetsWrites => client::over(service, &options),
         };
         // Names must differ from life to life, and be the same in a replay.
@@ -255,65 +256,30 @@ async fn feed<K: Cached>(cache: &Cache<K>, client: &Client, token: &Cancellation
 }
 
 /// A way to the API server that calls every write refused that failed, also where it took effect.
-#[derive(Clone)]
-struct Denying(LinkService);
-
-impl Service<Request<Body>> for Denying {
-    type Response = Response<AxumBody>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let is_read = request.method() == Method::GET;
-        let answer = self.0.call(request);
-        async move {
-            match answer.await {
-                Ok(it) if is_read || !it.status().is_server_error() => Ok(it.map(AxumBody::new)),
-                Err(error) if is_read => Err(error),
-                _ => {
-                    let body =
-                        json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403});
-                    let body = AxumBody::from(body.to_string());
-                    Ok(Response::builder().status(StatusCode::FORBIDDEN).body(body)?)
-                }
-            }
+async fn deny(server: LinkService, request: Request<Body>) -> Result<Response<AxumBody>, BoxError> {
+    let is_read = request.method() == Method::GET;
+    match server.oneshot(request).await {
+        Ok(it) if is_read || !it.status().is_server_error() => Ok(it.map(AxumBody::new)),
+        Err(error) if is_read => Err(error),
+        _ => {
+            let body = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403});
+            let body = AxumBody::from(body.to_string());
+            Ok(Response::builder().status(StatusCode::FORBIDDEN).body(body)?)
         }
-        .boxed()
     }
 }
 
 /// A way to the API server that forgets which version of an object was to be deleted.
-#[derive(Clone)]
-struct Careless(LinkService);
-
-impl Service<Request<Body>> for Careless {
-    type Response = Response<AxumBody>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx)
+async fn forget_version(server: LinkService, request: Request<Body>) -> Result<Response<AxumBody>, BoxError> {
+    let (parts, body) = request.into_parts();
+    let mut sent = body.collect().await?.to_bytes().to_vec();
+    if parts.method == Method::DELETE
+        && let Ok(mut options) = serde_json::from_slice::<Value>(&sent)
+        && let Some(conditions) = options["preconditions"].as_object_mut()
+    {
+        conditions.remove("resourceVersion");
+        sent = serde_json::to_vec(&options)?;
     }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let mut server = self.0.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let mut sent = body.collect().await?.to_bytes().to_vec();
-            if parts.method == Method::DELETE
-                && let Ok(mut options) = serde_json::from_slice::<Value>(&sent)
-                && let Some(conditions) = options["preconditions"].as_object_mut()
-            {
-                conditions.remove("resourceVersion");
-                sent = serde_json::to_vec(&options)?;
-            }
-            let answer = server.call(Request::from_parts(parts, Body::from(sent))).await?;
-            Ok(answer.map(AxumBody::new))
-        }
-        .boxed()
-    }
+    let answer = server.oneshot(Request::from_parts(parts, Body::from(sent))).await?;
+    Ok(answer.map(AxumBody::new))
 }
