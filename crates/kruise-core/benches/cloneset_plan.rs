@@ -8,7 +8,7 @@ use kruise_core::{
     controllers::cloneset::{
         plan::{self, Doubts, Options, Version, World, limits::Limits},
         sights::Kept,
-        status::{self, Counted, Names, Troubles},
+        status::{self, Counted, Names},
     },
     runtime::{
         cache::{Cache, pod::PodLite},
@@ -94,7 +94,7 @@ fn row(count: usize) {
             is_available: it.is_available,
         });
         let names = Names { update: &version.name, current: &version.name, collision_count: 0 };
-        let report = status::report(&cloneset, &limits, names, counted, &Troubles::default(), now);
+        let report = status::report(&cloneset, &limits, names, counted, now);
         assert_eq!(report.status.available_replicas as usize, count);
         telling += start.elapsed();
     }

@@ -192,14 +192,16 @@ impl Context {
         world.nodes = &nodes;
         self.download_ahead(&world, &settled).await;
         let facts = plan::facts(&world, &limits);
+        // Whoever sees a pod change can see that its CloneSet is at it: what was counted is told before anything is done.
+        let report = Self::report(&world, &limits, settled.collision_count, &facts);
+        let told = self.tell(stored, cloneset.status.as_ref(), &report.status).await;
         self.act(&world, &limits, &facts, &mut pass).await;
-
-        let reported =
-            self.report(stored, &world, &limits, settled.collision_count, &facts, &pass.troubles).await;
-        match reported {
-            Ok((report, written)) => {
-                pass.look_again.extend(report.look_again);
-                let stored = written.as_deref().unwrap_or(stored);
+        let known = if told.is_ok() { Some(&report.status) } else { cloneset.status.as_ref() };
+        let in_the_end = report.after(&pass.troubles, world.now);
+        match self.tell(stored, known, &in_the_end).await {
+            Ok(newest) => {
+                let newest = newest.or_else(|| told.ok().flatten());
+                let stored = newest.as_deref().unwrap_or(stored);
                 match self.drop_names_of_gone_pods(stored, cloneset, &observed).await {
                     Ok(again) => pass.look_again.extend(again),
                     Err(error) => pass.note(Some(error)),
@@ -207,6 +209,7 @@ impl Context {
             }
             Err(error) => pass.note(Some(error)),
         }
+        pass.look_again.extend(report.look_again);
         revisions::truncate(cloneset, &settled, &observed, &self.writers.revisions).await;
         pass.look_again.extend(soonest_available(&facts, &limits, &world));
         let look_again = pass.look_again.into_iter().min();
@@ -232,9 +235,8 @@ impl Context {
         let [update, current] = [status.update_revision, status.current_revision].map(Version::named);
         let world = self.world(cloneset, &observed, &active, &update, &current);
         let facts = plan::facts(&world, &limits);
-        let untried = Troubles { scale: Trouble::Untried, update: Trouble::Untried };
-        let collisions = status.collision_count.unwrap_or_default();
-        match self.report(stored, &world, &limits, collisions, &facts, &untried).await {
+        let report = Self::report(&world, &limits, status.collision_count.unwrap_or_default(), &facts);
+        match self.tell(stored, cloneset.status.as_ref(), &report.status).await {
             Err(source) if source.code() != Some(404) => Err(Failure { source, look_again: None }),
             _ => Ok(Next::Change),
         }

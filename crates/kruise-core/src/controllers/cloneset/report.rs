@@ -10,7 +10,7 @@ use super::{
     apply::OVERTAKEN,
     observe::Observed,
     plan::{Fact, World, limits::Limits},
-    status::{self, Counted, Names, Report, Troubles},
+    status::{self, Counted, Names, Report},
 };
 use crate::{
     api::cloneset::v1beta1::{CloneSet, CloneSetStatus},
@@ -22,32 +22,36 @@ use crate::{
 };
 
 impl Context {
-    /// Writes the status if it says anything new, and answers with the object as it is then.
-    pub(super) async fn report(
-        &self,
-        stored: &Stored,
+    /// What is to be said of these pods before anything is done about them.
+    pub(super) fn report(
         world: &World<'_>,
         limits: &Limits,
         collision_count: i32,
         facts: &[Fact<'_>],
-        troubles: &Troubles,
-    ) -> Result<(Report, Option<Arc<Stored>>), Error> {
+    ) -> Report {
         let counted = facts.iter().map(|it| Counted {
             is_updated: it.is_updated,
             is_ready: it.is_ready,
             is_available: it.is_available,
         });
         let names = Names { update: &world.update.name, current: &world.current.name, collision_count };
-        let report = status::report(world.cloneset, limits, names, counted, troubles, world.now);
-        let before = world.cloneset.status.as_ref();
-        if !status::is_news(before, &report.status) {
-            return Ok((report, None));
+        status::report(world.cloneset, limits, names, counted, world.now)
+    }
+
+    /// Writes the status if it says anything new, and answers with the object as it is then.
+    pub(super) async fn tell(
+        &self,
+        stored: &Stored,
+        before: Option<&CloneSetStatus>,
+        status: &CloneSetStatus,
+    ) -> Result<Option<Arc<Stored>>, Error> {
+        if !status::is_news(before, status) {
+            return Ok(None);
         }
-        let patch = Patch::Merge(json!({"status": replacing(before, &report.status)}));
-        let on = On { call: "write a CloneSet's status", owner: uid(world.cloneset) };
+        let patch = Patch::Merge(json!({"status": replacing(before, status)}));
+        let on = On { call: "write a CloneSet's status", owner: uid(stored) };
         let params = PatchParams::default();
-        let written = self.writers.clonesets.patch(on, stored, Some("status"), &patch, &params).await?;
-        Ok((report, Some(written)))
+        self.writers.clonesets.patch(on, stored, Some("status"), &patch, &params).await.map(Some)
     }
 
     /// Takes the names of pods that are gone off the list of pods to delete. Answers when to try again.

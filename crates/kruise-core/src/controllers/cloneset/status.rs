@@ -79,13 +79,12 @@ pub struct Report {
     pub look_again: Option<Duration>,
 }
 
-/// The status of `cloneset` with these active pods.
+/// The status of `cloneset` with these active pods, before anything is tried: troubles stay as they are.
 pub fn report(
     cloneset: &CloneSet,
     limits: &Limits,
     names: Names<'_>,
     pods: impl IntoIterator<Item = Counted>,
-    troubles: &Troubles,
     now: Timestamp,
 ) -> Report {
     let before = cloneset.status.clone().unwrap_or_default();
@@ -116,8 +115,16 @@ pub fn report(
         status.current_revision.clone_from(&status.update_revision);
     }
     let progress = progress::judge(cloneset, &before, &status, now);
-    status.conditions = conditions::next(&before.conditions, troubles, progress.condition, now);
+    status.conditions = conditions::with_progress(before.conditions, progress.condition);
     Report { status, look_again: progress.look_again }
+}
+
+impl Report {
+    /// The status after a pass that met these troubles.
+    pub fn after(&self, troubles: &Troubles, now: Timestamp) -> CloneSetStatus {
+        let conditions = conditions::with_troubles(self.status.conditions.clone(), troubles, now);
+        CloneSetStatus { conditions, ..self.status.clone() }
+    }
 }
 
 /// Whether `after` tells anything that `before` does not: times alone are no news.

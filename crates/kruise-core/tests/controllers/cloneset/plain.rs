@@ -1,11 +1,18 @@
 //! One fixed story: in fair weather, and with the controller killed after each of its writes.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use axum::http::Method;
 use kruise_core::api::common::keys;
 use serde_json::json;
-use sim::{World, faults::Weather};
+use sim::{
+    World,
+    faults::Weather,
+    server::admission::{Hook, Operation, Stage, Verdict},
+};
 
 use super::{
     agent::{Agents, Flaw},
@@ -143,4 +150,53 @@ fn it_makes_no_difference_after_which_write_the_controller_is_killed() {
     }
     println!("{writes} writes");
     assert!(differing.is_empty(), "{} of {writes} ended differently", differing.len());
+}
+
+/// What the controller writes from now on: the kinds, in order.
+fn note_writes(world: &World) -> Arc<Mutex<Vec<String>>> {
+    let noted = Arc::<Mutex<Vec<String>>>::default();
+    let notes = noted.clone();
+    world.cluster(CLUSTER).server().admit(Hook {
+        name: "notes.test".to_owned(),
+        stage: Stage::Validating,
+        kinds: ["pods", "clonesets.apps.kruise.io/status"].map(str::to_owned).into(),
+        operations: vec![Operation::Create, Operation::Update, Operation::Delete],
+        fail_open: false,
+        call: Arc::new(move |review| {
+            if Agents::are(review.manager) {
+                notes.lock().unwrap().push(review.resource.qualified());
+            }
+            Verdict::Allow
+        }),
+    });
+    noted
+}
+
+/// Whoever sees a pod change looks at the CloneSet next, and must not be told that it is at rest.
+#[test]
+fn that_something_is_going_on_is_told_before_it_can_be_seen_on_pods() {
+    cluster(1, Weather::calm()).run(async |world| {
+        let (_agents, eyes) = Agents::start(&world, Flaw::None, 1);
+        let ledger = Ledger::keep(&world, &eyes);
+        write(&world, Method::POST, SETS, &objects::cloneset(&json!({"replicas": 3})));
+        rest::reach(&world, &ledger).await.unwrap();
+        let named = objects::pods(&world).swap_remove(0).name;
+        let noted = note_writes(&world);
+        for change in [
+            json!({"replicas": 2, "scaleStrategy": {"podsToDelete": [named]}}),
+            json!({"replicas": 4}),
+            json!({"template": objects::template("web:2", 1)}),
+        ] {
+            noted.lock().unwrap().clear();
+            edit(&world, &change);
+            rest::reach(&world, &ledger).await.unwrap();
+            let kinds = noted.lock().unwrap();
+            assert_eq!(
+                kinds.first().map(String::as_str),
+                Some("clonesets.apps.kruise.io"),
+                "{change}: {kinds:?}"
+            );
+            assert!(kinds.iter().any(|it| it == "pods"), "{change}: {kinds:?}");
+        }
+    });
 }

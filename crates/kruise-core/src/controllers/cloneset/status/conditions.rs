@@ -9,27 +9,33 @@ use crate::api::cloneset::{
     conditions::{FAILED_SCALE, FAILED_UPDATE, PROGRESSING},
 };
 
-/// The conditions after this pass. A trouble that is over is taken off the list: a condition that stayed for good would
-/// tell nobody anything (openkruise/kruise#1351).
-pub(super) fn next(
-    before: &[CloneSetCondition],
+/// The conditions after a pass. A trouble that is over is taken off the list: a condition that stayed for good would tell
+/// nobody anything (openkruise/kruise#1351).
+pub(super) fn with_troubles(
+    mut conditions: Vec<CloneSetCondition>,
     troubles: &Troubles,
-    progress: Option<CloneSetCondition>,
     now: Timestamp,
 ) -> Vec<CloneSetCondition> {
-    let mut after = before.to_vec();
     for (kind, trouble) in [(FAILED_SCALE, &troubles.scale), (FAILED_UPDATE, &troubles.update)] {
         match trouble {
-            Trouble::Told(message) => put(&mut after, failed(kind, message, now)),
+            Trouble::Told(message) => put(&mut conditions, failed(kind, message, now)),
             Trouble::Untried => {}
-            Trouble::None => after.retain(|it| it.type_ != kind),
+            Trouble::None => conditions.retain(|it| it.type_ != kind),
         }
     }
+    conditions
+}
+
+/// The conditions with what is to be said of the progress.
+pub(super) fn with_progress(
+    mut conditions: Vec<CloneSetCondition>,
+    progress: Option<CloneSetCondition>,
+) -> Vec<CloneSetCondition> {
     match progress {
-        Some(condition) => put(&mut after, condition),
-        None => after.retain(|it| it.type_ != PROGRESSING),
+        Some(condition) => put(&mut conditions, condition),
+        None => conditions.retain(|it| it.type_ != PROGRESSING),
     }
-    after
+    conditions
 }
 
 fn failed(kind: &str, message: &str, now: Timestamp) -> CloneSetCondition {

@@ -25,7 +25,7 @@ fn names<'a>(update: &'a str, current: &'a str) -> Names<'a> {
 
 fn reported(cloneset: &CloneSet, names: Names<'_>, pods: &[Counted], now: i64) -> Report {
     let limits = Limits::of(&cloneset.spec);
-    report(cloneset, &limits, names, pods.iter().copied(), &Troubles::default(), at(now))
+    report(cloneset, &limits, names, pods.iter().copied(), at(now))
 }
 
 /// Reports, and leaves the status on the object as a write would.
@@ -95,7 +95,7 @@ fn a_trouble_is_told_with_its_last_message_and_taken_back_when_it_is_over_as_kru
     let mut tell = |scale: Trouble, now: i64| {
         let troubles = Troubles { scale, update: Trouble::None };
         let limits = Limits::of(&cloneset.spec);
-        let status = report(&cloneset, &limits, names("a", "a"), [], &troubles, at(now)).status;
+        let status = report(&cloneset, &limits, names("a", "a"), [], at(now)).after(&troubles, at(now));
         cloneset.status = Some(status.clone());
         status.conditions
     };

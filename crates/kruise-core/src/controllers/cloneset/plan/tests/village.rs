@@ -229,7 +229,7 @@ impl Village {
             is_ready: state::is_ready_for(it, 0, self.now),
             is_available: state::is_available(it, limits.min_ready_seconds, self.now),
         });
-        let report = status::report(&self.cloneset, &limits, names, counted, &Default::default(), self.now);
+        let report = status::report(&self.cloneset, &limits, names, counted, self.now);
         self.current.clone_from(&report.status.current_revision);
         self.cloneset.status = Some(report.status);
     }
