@@ -20,7 +20,7 @@ const CONTAINERS_READY: &str = "ContainersReady";
 
 /// Who keeps a pod out of rotation, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Key {
     /// Who: `Lifecycle`, `ContainerRecreateRequest`.
     pub user_agent: String,
@@ -35,19 +35,39 @@ impl Key {
     }
 }
 
+/// One entry of the condition's message. Entries of another form are somebody else's: they count, and they stay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Key(Key),
+    Foreign(Value),
+}
+
+impl Entry {
+    /// Entries are sorted by writer, then by key; what has neither comes first.
+    fn order(&self) -> (&str, &str) {
+        match self {
+            Self::Key(key) => (&key.user_agent, &key.key),
+            Self::Foreign(it) => {
+                (it["userAgent"].as_str().unwrap_or_default(), it["key"].as_str().unwrap_or_default())
+            }
+        }
+    }
+}
+
 /// Takes a pod out of rotation. `None` if it already is for this reason, or if it has no gate to do so.
 pub fn add_key(pod: &PodLite, key: &Key, now: Timestamp) -> Option<PodPatch> {
     if !has_gate(pod, CONDITION_KRUISE_POD_READY) {
         return None;
     }
     let condition = pod.condition(CONDITION_KRUISE_POD_READY);
-    let mut list = keys_of(pod);
-    if list.contains(key) {
+    let mut list = entries_of(pod);
+    if list.iter().any(|it| matches!(it, Entry::Key(it) if it == key)) {
         if condition.is_some_and(|it| it.status != "True") {
             return None;
         }
     } else {
-        list.push(key.clone());
+        list.push(Entry::Key(key.clone()));
     }
     Some(turn_false(pod, CONDITION_KRUISE_POD_READY, json!({"message": text(&mut list)}), now))
 }
@@ -62,8 +82,9 @@ pub fn remove_keys(pod: &PodLite, keys: &[Key], now: Timestamp) -> Option<PodPat
     if !has_gate(pod, CONDITION_KRUISE_POD_READY) {
         return None;
     }
-    let before = keys_of(pod);
-    let mut after: Vec<Key> = before.iter().filter(|it| !keys.contains(it)).cloned().collect();
+    let before = entries_of(pod);
+    let is_taken_back = |it: &Entry| matches!(it, Entry::Key(it) if keys.contains(it));
+    let mut after: Vec<Entry> = before.iter().filter(|it| !is_taken_back(it)).cloned().collect();
     if after.len() == before.len() {
         return None;
     }
@@ -97,7 +118,7 @@ pub fn awaits_first_word(pod: &PodLite) -> bool {
 }
 
 /// Why a pod is kept out of rotation. A message that is no list counts as empty.
-pub fn keys_of(pod: &PodLite) -> Vec<Key> {
+fn entries_of(pod: &PodLite) -> Vec<Entry> {
     pod.condition(CONDITION_KRUISE_POD_READY)
         .and_then(|it| it.message.as_deref())
         .and_then(|it| serde_json::from_str(it).ok())
@@ -176,9 +197,9 @@ fn unready(pod: &PodLite, turned: &str, now: Timestamp) -> Option<Value> {
     }))
 }
 
-fn text(keys: &mut [Key]) -> String {
-    keys.sort();
-    serde_json::to_string(keys).expect("a list of strings is always JSON")
+fn text(entries: &mut [Entry]) -> String {
+    entries.sort_by(|a, b| a.order().cmp(&b.order()));
+    serde_json::to_string(entries).expect("what was JSON, or is a pair of strings, is always JSON")
 }
 
 fn patch(conditions: Vec<Value>) -> PodPatch {
@@ -316,8 +337,29 @@ mod tests {
     #[test]
     fn a_message_that_is_no_list_counts_as_empty() {
         let pod = pod(json!([{"type": "KruisePodReady", "status": "False", "message": "who knows"}]));
-        assert_eq!(keys_of(&pod), []);
+        assert_eq!(entries_of(&pod), []);
         assert!(add_key(&pod, &Key::new("Lifecycle", "a"), now()).is_some());
+    }
+
+    /// images-and-recreate.md 5: entries of others are opaque and stay.
+    #[test]
+    fn entries_of_another_form_stay_and_keep_the_pod_out_of_rotation() {
+        let ours = Key::new("Lifecycle", "a");
+        let foreign = r#"{"key":"k","since":7,"userAgent":"Mesh"}"#;
+        let with = |list: &str| {
+            pod(json!([{"type": "KruisePodReady", "status": "False", "message": format!("[{list}]")}]))
+        };
+        let added = conditions(&add_key(&with(&format!(r#""drain",{foreign}"#)), &ours, now()).unwrap());
+        let own = r#"{"userAgent":"Lifecycle","key":"a"}"#;
+        assert_eq!(added[0]["message"], format!(r#"["drain",{own},{foreign}]"#));
+        let taken = conditions(&remove_key(&with(&format!("{own},{foreign}")), &ours, now()).unwrap());
+        assert_eq!(
+            (&taken[0]["status"], &taken[0]["message"]),
+            (&json!("False"), &json!(format!("[{foreign}]")))
+        );
+        // One that only looks like ours says more than we know how to take back.
+        let marked = r#"{"key":"a","since":7,"userAgent":"Lifecycle"}"#;
+        assert_eq!(remove_key(&with(marked), &ours, now()), None);
     }
 
     #[test]
