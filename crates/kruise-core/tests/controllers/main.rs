@@ -5,4 +5,5 @@
 mod cloneset;
 mod kit;
 mod launch_priority;
+mod node_duties;
 mod pod_readiness;

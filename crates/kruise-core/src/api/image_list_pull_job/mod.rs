@@ -23,6 +23,10 @@ pub mod events {
     pub const SUCCESSFUL_CREATE: &str = "Successful create ImagePullJob";
     /// ImagePullJobs were deleted.
     pub const SUCCESSFUL_DELETE: &str = "Successful delete ImagePullJob";
+    /// An ImagePullJob was refused.
+    pub const FAILED_CREATE: &str = "Failed create ImagePullJob";
+    /// An ImagePullJob could not be deleted.
+    pub const FAILED_DELETE: &str = "Failed delete ImagePullJob";
 }
 
 /// How far a job has come.

@@ -2,7 +2,7 @@
 
 pub mod plan;
 
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use kube::{
     Client,
@@ -96,49 +96,79 @@ impl fmt::Debug for Lists {
     }
 }
 
+/// What a batch of creates or deletes came to.
+#[derive(Debug, Default)]
+struct Batch {
+    /// A failure, after which the list is looked at again.
+    error: Option<Error>,
+    /// How long the server wants to be left alone with what was not begun.
+    wait: Option<Duration>,
+}
+
 impl Lists {
-    async fn create(&self, list: &ImageListPullJob, jobs: Vec<(String, Value)>) -> Result<(), Error> {
+    async fn create(&self, list: &ImageListPullJob, jobs: Vec<(String, Value)>) -> Batch {
         let namespace = list.metadata.namespace.as_deref().unwrap_or_default();
         let count = jobs.len();
-        let report: Report<_, Error> = self
-            .executor
-            .run(jobs, |(name, body)| async move {
-                let on = On { call: "create ImagePullJob", owner: uid(list) };
-                self.job_writer.create(on, &Key::new(namespace, &name), &body).await
-            })
-            .await;
+        let create = |(name, body): (String, Value)| async move {
+            let on = On { call: "create ImagePullJob", owner: uid(list) };
+            let made = self.job_writer.create(on, &Key::new(namespace, &name), &body).await;
+            let image = body["spec"]["image"].as_str().unwrap_or_default();
+            self.sorted_out(list, made.map(drop), events::FAILED_CREATE, image)
+        };
+        let report = self.executor.run(jobs, create).await;
         self.tell(list, report, count, events::SUCCESSFUL_CREATE, "Create")
     }
 
-    async fn delete(&self, list: &ImageListPullJob, names: Vec<String>) -> Result<(), Error> {
+    async fn delete(&self, list: &ImageListPullJob, names: Vec<String>) -> Batch {
         let namespace = list.metadata.namespace.as_deref().unwrap_or_default();
         let count = names.len();
-        let report: Report<_, Error> = self
-            .executor
-            .run(names, |name| async move {
-                let on = On { call: "delete ImagePullJob", owner: uid(list) };
-                match self.jobs.get(&Key::new(namespace, &name)) {
-                    Some(job) => self.job_writer.delete(on, &job, DeleteParams::background()).await,
-                    None => Ok(()),
-                }
-            })
-            .await;
+        let delete = |name: String| async move {
+            let on = On { call: "delete ImagePullJob", owner: uid(list) };
+            let gone = match self.jobs.get(&Key::new(namespace, &name)) {
+                Some(job) => self.job_writer.delete(on, &job, DeleteParams::background()).await,
+                None => Ok(()),
+            };
+            self.sorted_out(list, gone, events::FAILED_DELETE, &name)
+        };
+        let report = self.executor.run(names, delete).await;
         self.tell(list, report, count, events::SUCCESSFUL_DELETE, "Delete")
     }
 
-    /// People hear of a batch only if all of it worked.
-    fn tell<R>(
+    /// Tells people of a refusal. It is about one job, and no reason to leave its siblings: only an `Err` is.
+    fn sorted_out(
         &self,
         list: &ImageListPullJob,
-        mut report: Report<R, Error>,
+        result: Result<(), Error>,
+        reason: &'static str,
+        what: &str,
+    ) -> Result<Option<Error>, Error> {
+        match result {
+            Ok(()) => Ok(None),
+            Err(error) if is_about_one(&error) => {
+                self.recorder.record(
+                    about(list),
+                    Severity::Warning,
+                    reason,
+                    format!("{what}: {}", error.told()),
+                );
+                Ok(Some(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// People hear of a batch only if all of it worked.
+    fn tell(
+        &self,
+        list: &ImageListPullJob,
+        report: Report<Option<Error>, Error>,
         count: usize,
         reason: &'static str,
         verb: &str,
-    ) -> Result<(), Error> {
-        if let Some(error) = report.failed.pop() {
-            return Err(error);
-        }
-        if count > 0 && report.is_complete() {
+    ) -> Batch {
+        let Report { done, failed, skipped, wait } = report;
+        let error = failed.into_iter().chain(done.into_iter().flatten()).next();
+        if count > 0 && error.is_none() && skipped == 0 {
             self.recorder.record(
                 about(list),
                 Severity::Normal,
@@ -146,7 +176,7 @@ impl Lists {
                 format!("{verb} {count} ImagePullJob"),
             );
         }
-        Ok(())
+        Batch { error, wait: wait.filter(|_| skipped > 0) }
     }
 
     async fn report(&self, list: &ImageListPullJob, status: &ImageListPullJobStatus) -> Result<(), Error> {
@@ -191,15 +221,24 @@ impl Reconcile for Lists {
             let Some(labelled) = self.lists.get(&key) else { return Ok(Next::Change) };
             list = labelled;
         }
-        self.create(&list, todo.create).await?;
-        self.delete(&list, todo.delete).await?;
+        let made = self.create(&list, todo.create).await;
+        let gone = self.delete(&list, todo.delete).await;
         if let Some(status) = todo.status {
             self.report(&list, &status).await?;
         }
-        Ok(todo.look_again_in.map_or(Next::Change, Next::After))
+        if let Some(error) = made.error.or(gone.error) {
+            return Err(error);
+        }
+        let again = [made.wait, gone.wait, todo.look_again_in].into_iter().flatten().min();
+        Ok(again.map_or(Next::Change, Next::After))
     }
 
     fn exists(&self, key: &Key) -> bool {
         self.lists.get(key).is_some()
     }
+}
+
+/// Whether the server refuses this one object, and not everything of its kind or everything for now.
+fn is_about_one(error: &Error) -> bool {
+    matches!(error.code(), Some(400..500)) && !matches!(error.code(), Some(401 | 429))
 }
