@@ -45,8 +45,17 @@ pub(super) struct Copies {
     pub(super) secrets: Cache<PartialObjectMeta<Secret>>,
     /// Where the daemons read.
     pub(super) namespace: String,
-    /// Which versions of source and copy were compared last, by the job's UID and the source.
-    compared: DashMap<(String, String), (String, String)>,
+    /// What was seen last, by the job's UID and the source.
+    seen: DashMap<(String, String), Seen>,
+}
+
+/// What is known of the secret that a job names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    /// It was asked for and is not there. The watch tells when it appears.
+    Missing,
+    /// These versions of source and copy have the same content.
+    Copied { source: String, copy: String },
 }
 
 impl fmt::Debug for Copies {
@@ -57,7 +66,7 @@ impl fmt::Debug for Copies {
 
 impl Copies {
     pub(super) fn new(client: Client, secrets: Cache<PartialObjectMeta<Secret>>, namespace: String) -> Self {
-        Self { client, secrets, namespace, compared: DashMap::new() }
+        Self { client, secrets, namespace, seen: DashMap::new() }
     }
 
     /// Brings the secrets of a job that is under way to where daemons find them.
@@ -90,7 +99,7 @@ impl Copies {
 
     /// Gives back every copy that a job uses: it is over, or on its way out.
     pub(super) async fn release(&self, job: &ImagePullJob) -> Result<(), CopyError> {
-        self.compared.retain(|it, _| it.0 != uid(job));
+        self.seen.retain(|it, _| it.0 != uid(job));
         let claims = claims(&Key::of(job).to_string(), &BTreeSet::new(), &self.known());
         for copy in &claims.release {
             self.release_one(job, copy).await?;
@@ -113,13 +122,18 @@ impl Copies {
         let mode = copy.map_or_else(|| keys::MODE_BATCH.to_owned(), |it| it.mode);
         let version_of = |key: &Key| self.secrets.get(key).map(|it| version(&*it).to_owned());
         let memory = (uid(job).to_owned(), source.to_string());
-        let seen = version_of(source).zip(version_of(&Key::new(&self.namespace, &name)));
-        if seen.is_some() && self.compared.get(&memory).map(|it| it.value().clone()) == seen {
-            return Ok(Some((name, mode)));
+        let current = version_of(source).zip(version_of(&Key::new(&self.namespace, &name)));
+        let current = current.map(|(source, copy)| Seen::Copied { source, copy });
+        match self.seen.get(&memory).map(|it| it.value().clone()) {
+            // Asked once: a watch that lags behind a secret made just before its job says the same.
+            Some(Seen::Missing) if version_of(source).is_none() => return Ok(None),
+            seen if seen.is_some() && seen == current => return Ok(Some((name, mode))),
+            _ => {}
         }
         let sources: Api<Secret> = Api::namespaced(self.client.clone(), &source.namespace);
         let Some(original) = call("get pull secret of job", sources.get_opt(&source.name)).await? else {
             warn!(secret = %source, "a job names a pull secret that does not exist; downloads go on without it");
+            self.seen.insert(memory, Seen::Missing);
             return Ok(None);
         };
         let copies: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -137,7 +151,8 @@ impl Copies {
                     .await?
             }
         };
-        self.compared.insert(memory, (version(&original).to_owned(), version(&after).to_owned()));
+        let seen = Seen::Copied { source: version(&original).to_owned(), copy: version(&after).to_owned() };
+        self.seen.insert(memory, seen);
         Ok(Some((name, mode)))
     }
 
@@ -224,9 +239,98 @@ fn is_same(a: &Secret, b: &Secret) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::sync::{Arc, Mutex};
+
+    use axum::http::{Method, Request, Response};
+    use http_body_util::BodyExt;
+    use kube::{client::Body, runtime::watcher::Event};
+    use serde_json::{Value, json};
+    use tower::service_fn;
 
     use super::*;
+    use crate::runtime::{client, clock::Clock, metrics::Metrics, throttle::Throttle};
+
+    /// A server that has the secret `there`, and what it was asked.
+    fn copies(asked: &Arc<Mutex<Vec<String>>>) -> Copies {
+        let clock = Clock::system();
+        let options = client::Options {
+            user_agent: "kruise-test/1".into(),
+            metrics: Metrics::default(),
+            throttle: Throttle::default(),
+            clock: clock.clone(),
+        };
+        let asked = asked.clone();
+        let server = service_fn(move |request: Request<Body>| {
+            let (path, is_read) = (request.uri().path().to_owned(), request.method() == Method::GET);
+            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+            asked.lock().unwrap().push(format!("{} {name}", request.method()));
+            async move {
+                let sent: Value =
+                    serde_json::from_slice(&request.into_body().collect().await.unwrap().to_bytes())
+                        .unwrap_or_default();
+                let mut found =
+                    json!({"metadata": {"name": name, "namespace": "ns", "resourceVersion": "7"}});
+                let code = match is_read {
+                    true if name == "there"
+                        || path.starts_with("/api/v1/namespaces/config") && name == "config" =>
+                    {
+                        200
+                    }
+                    true => 404,
+                    false => {
+                        found = sent;
+                        201
+                    }
+                };
+                let gone = json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+                    "message": "it is not there",
+                });
+                let body = if code == 404 { gone } else { found };
+                Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))
+            }
+        });
+        let secrets = Cache::new("secrets", clock, Metrics::default());
+        Copies::new(client::over(server, &options), secrets, "config".into())
+    }
+
+    fn job(secret: &str) -> ImagePullJob {
+        serde_json::from_value(json!({
+            "metadata": {"name": "j", "namespace": "ns", "uid": "u"},
+            "spec": {"image": "a", "pullSecrets": [secret], "completionPolicy": {}},
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_not_there_is_asked_for_once_until_the_watch_shows_it() {
+        let asked = Arc::default();
+        let copies = copies(&asked);
+        let taken = || std::mem::take(&mut *asked.lock().unwrap());
+        for _ in 0..5 {
+            assert!(copies.claim(&job("missing")).await.unwrap().is_empty());
+        }
+        assert_eq!(taken(), ["GET missing"]);
+        let shown: PartialObjectMeta<Secret> = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "missing", "namespace": "ns", "uid": "s", "resourceVersion": "8"},
+        }))
+        .unwrap();
+        copies.secrets.watched(Event::Apply(shown));
+        assert!(copies.claim(&job("missing")).await.unwrap().is_empty());
+        assert_eq!(taken(), ["GET missing"], "it has appeared");
+        copies.release(&job("missing")).await.unwrap();
+        assert!(copies.seen.is_empty(), "nothing is kept about a job that is over");
+    }
+
+    /// A secret and its job are often made together: the watch need not have shown the secret yet.
+    #[tokio::test]
+    async fn a_secret_that_the_watch_has_not_shown_yet_is_found() {
+        let asked = Arc::default();
+        let copies = copies(&asked);
+        assert_eq!(copies.claim(&job("there")).await.unwrap().len(), 1);
+        assert!(asked.lock().unwrap().iter().any(|it| it.starts_with("POST")), "{asked:?}");
+    }
 
     fn secret(it: serde_json::Value) -> Secret {
         serde_json::from_value(it).unwrap()
