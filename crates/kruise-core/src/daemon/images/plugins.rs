@@ -6,16 +6,19 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt, io,
-    io::{Read, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    time::Instant,
+};
 use tracing::{info, warn};
 
 use super::credentials::{Credential, Keyring, Secret, applies};
@@ -23,6 +26,9 @@ use crate::{image::Reference, runtime::clock::Clock};
 
 /// How long a plugin may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// No plugin has more to say than this.
+const LONGEST_ANSWER: u64 = 1 << 20;
 
 /// Where the plugins' configuration is, if nothing else is said.
 pub const CONFIG_FILE: &str = "/kruise/CredentialProviderPlugin.yaml";
@@ -186,6 +192,8 @@ fn cache_key(plugin: &str, kind: &str, image: &Reference) -> String {
 }
 
 /// Runs a plugin. What it says about a failure is not passed on: it may contain anything.
+///
+/// Its program never outlives this: given up, it is killed, and the runtime collects what is left of it.
 async fn run(binaries: &Path, provider: &Provider, image: &str) -> Result<Answer, String> {
     let question = json!({
         "apiVersion": provider.api_version, "kind": "CredentialProviderRequest", "image": image,
@@ -196,31 +204,31 @@ async fn run(binaries: &Path, provider: &Provider, image: &str) -> Result<Answer
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("it cannot be started: {error}"))?;
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let talk = tokio::task::spawn_blocking(move || -> io::Result<Vec<u8>> {
-        if let Some(mut stdin) = stdin {
-            stdin.write_all(question.to_string().as_bytes())?;
-        }
-        let mut output = Vec::new();
-        if let Some(mut stdout) = stdout {
-            stdout.read_to_end(&mut output)?;
-        }
-        Ok(output)
-    });
-    let output = tokio::time::timeout(TIMEOUT, talk).await;
-    if output.is_err() {
-        // Its end closes the pipes, and with them ends the conversation.
-        let _ = child.kill();
-    }
-    let status = tokio::task::spawn_blocking(move || child.wait()).await;
-    let output = output.map_err(|_| format!("it did not answer within {TIMEOUT:?}"))?;
-    if !matches!(&status, Ok(Ok(status)) if status.success()) {
-        return Err("it ended with an error".into());
-    }
-    let output = output.map_err(|_| "the conversation broke off")?.map_err(|it| it.to_string())?;
+    let talk = talk(&mut child, question.to_string());
+    let output = tokio::time::timeout(TIMEOUT, talk)
+        .await
+        .map_err(|_| format!("it did not answer within {TIMEOUT:?}"))??;
     serde_json::from_slice(&output).map_err(|_| "its answer is no CredentialProviderResponse".into())
+}
+
+/// Asks and listens until the plugin has ended well.
+async fn talk(child: &mut Child, question: String) -> Result<Vec<u8>, String> {
+    if let Some(mut stdin) = child.stdin.take() {
+        // A plugin that answers without listening is right as well.
+        let _ = stdin.write_all(question.as_bytes()).await;
+    }
+    let mut output = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        let read = stdout.take(LONGEST_ANSWER).read_to_end(&mut output).await;
+        read.map_err(|_| "the conversation broke off")?;
+    }
+    match child.wait().await {
+        Ok(status) if status.success() => Ok(output),
+        _ => Err("it ended with an error".into()),
+    }
 }
 
 /// Reads a duration as Go writes it: `12h`, `6h0m0s`, `1.5h`.
@@ -246,108 +254,4 @@ fn go_duration(text: &str) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use jiff::Timestamp;
-
-    use super::*;
-
-    /// Plugins with one program, which counts how often it is asked.
-    struct Setting {
-        folder: PathBuf,
-        plugins: Plugins,
-    }
-
-    fn setting(test: &str, script: &str) -> Setting {
-        let folder = std::env::temp_dir().join(format!("kruise-plugins-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let program = folder.join("helper");
-        let count = folder.join("count");
-        std::fs::write(&program, format!("#!/bin/sh\ncat >> {0}\necho >> {0}\n{script}\n", count.display()))
-            .unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let config = folder.join("config.yaml");
-        let text = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
-            - name: helper\n  matchImages: ['*.cloud.test']\n  defaultCacheDuration: '1h'\n  \
-            apiVersion: credentialprovider.kubelet.k8s.io/v1\n  env: [{name: WHO, value: someone}]\n";
-        std::fs::write(&config, text).unwrap();
-        let plugins = Plugins::load(&config, &folder, Clock::following(Timestamp::UNIX_EPOCH)).unwrap();
-        Setting { folder, plugins }
-    }
-
-    impl Setting {
-        async fn users(&self, image: &str) -> Vec<String> {
-            let found = self.plugins.credentials(&Reference::parse(image).unwrap()).await;
-            found.into_iter().map(|it| it.username).collect()
-        }
-
-        fn asked(&self) -> Vec<String> {
-            let text = std::fs::read_to_string(self.folder.join("count")).unwrap_or_default();
-            text.lines().map(str::to_owned).collect()
-        }
-    }
-
-    impl Drop for Setting {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
-    }
-
-    const ANSWER: &str = r#"echo '{"cacheKeyType":"Registry","auth":{"eu.cloud.test":{"username":"'$WHO'","password":"topsecret"}}}'"#;
-
-    #[tokio::test]
-    async fn a_plugin_is_asked_for_its_registries_and_its_answer_is_kept() {
-        let it = setting("kept", ANSWER);
-        assert!(it.users("other.test/a").await.is_empty());
-        assert!(it.asked().is_empty());
-        assert_eq!(it.users("eu.cloud.test/a").await, ["someone"]);
-        assert_eq!(it.users("eu.cloud.test/b").await, ["someone"], "kept for the registry");
-        let asked = it.asked();
-        assert_eq!(asked.len(), 1, "{asked:?}");
-        assert!(asked[0].contains(r#""image":"eu.cloud.test/a""#), "{asked:?}");
-        assert!(!format!("{:?}", it.plugins).contains("topsecret"));
-    }
-
-    #[tokio::test]
-    async fn a_plugin_that_fails_gives_nothing_and_is_asked_again() {
-        let it = setting("fails", "echo topsecret; exit 1");
-        assert!(it.users("eu.cloud.test/a").await.is_empty());
-        assert!(it.users("eu.cloud.test/a").await.is_empty());
-        assert_eq!(it.asked().len(), 2);
-    }
-
-    #[test]
-    fn without_a_file_there_are_no_plugins_and_a_malformed_one_is_an_error() {
-        let clock = Clock::system();
-        let none = Plugins::load(Path::new("/nonexistent/x.yaml"), Path::new("/"), clock.clone()).unwrap();
-        assert!(none.providers.is_empty());
-        let file = std::env::temp_dir().join(format!("kruise-plugins-bad-{}", std::process::id()));
-        std::fs::write(&file, "providers: 3").unwrap();
-        assert!(Plugins::load(&file, Path::new("/"), clock).is_err());
-        let _ = std::fs::remove_file(&file);
-    }
-
-    #[test]
-    fn what_stands_beside_a_fault_is_not_told() {
-        let file = std::env::temp_dir().join(format!("kruise-plugins-secret-{}", std::process::id()));
-        let text = "providers:\n- name: helper\n  env: [{name: TOKEN, value: topsecret}]\n  matchImages: 3\n  \
-            apiVersion: credentialprovider.kubelet.k8s.io/v1\n";
-        std::fs::write(&file, text).unwrap();
-        let error = Plugins::load(&file, Path::new("/"), Clock::system()).unwrap_err();
-        let _ = std::fs::remove_file(&file);
-        assert!(!error.to_string().contains("topsecret"), "{error}");
-        assert!(!format!("{error:?}").contains("topsecret"), "{error:?}");
-    }
-
-    #[test]
-    fn durations_are_read_as_go_writes_them() {
-        for (text, seconds) in [("12h", 43_200), ("6h0m0s", 21_600), ("1m30s", 90), ("1.5h", 5_400), ("", 0)]
-        {
-            assert_eq!(go_duration(text), Some(Duration::from_secs(seconds)), "{text}");
-        }
-        for bad in ["x", "5", "5d", "-1h"] {
-            assert_eq!(go_duration(bad), None, "{bad}");
-        }
-    }
-}
+mod tests;
