@@ -39,6 +39,11 @@ impl Place {
         processes::signal("KILL", &pid)
     }
 
+    /// The home folder of the node's daemon: docker's configuration of the node may be in it.
+    pub fn home(&self) -> PathBuf {
+        self.folder.join("daemon-home")
+    }
+
     /// Stops the process that looks after a running container: the runtime still answers, and cannot stop it any more.
     pub fn freeze_keeper(&self, container: &str) -> Result<Frozen> {
         let id = container.rsplit('/').next().unwrap_or_default();
@@ -214,6 +219,7 @@ impl Duties {
             .arg("--socket-file")
             .arg(place.folder.join("containerd.sock"))
             .args(flags)
+            .env("HOME", place.home())
             .env("NODE_NAME", node);
         self.launch(node, command)
     }

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::{
     cri::{self, Images, Runtime, sockets},
     health::Health,
-    images::{self, Puller, plugins::Plugins, secrets::Secrets},
+    images::{self, Puller, docker_files::DockerFiles, plugins::Plugins, secrets::Secrets},
     kill::Killer,
     meta::{self, Reporter, Restarter},
     metrics::DaemonMetrics,
@@ -201,7 +201,7 @@ impl Parts {
                 wake.now(change.key());
             }
         });
-        let Settings { plugin_config, plugin_binaries, .. } = &self.settings;
+        let Settings { plugin_config, plugin_binaries, docker_files, .. } = &self.settings;
         let plugins =
             Plugins::load(plugin_config, plugin_binaries, self.clock.clone()).unwrap_or_else(|error| {
                 error!(error = &error as &dyn std::error::Error, "credential provider plugins are left out");
@@ -213,6 +213,7 @@ impl Parts {
             writer: Writer::new(self.client.clone(), cache.clone()),
             images: runtimes.images.clone(),
             secrets: Secrets::new(self.client.clone(), self.clock.clone(), self.seed.clone()),
+            docker_files: DockerFiles::new(docker_files.clone(), self.clock.clone()),
             plugins,
             slots: self.settings.downloads.map(|it| Arc::new(Semaphore::new(it.get()))),
             triggers: triggers.clone(),

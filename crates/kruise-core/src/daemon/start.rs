@@ -8,7 +8,7 @@ use tracing::info;
 use super::{
     cri::sockets,
     health::{self, Health},
-    images::plugins,
+    images::{docker_files, plugins},
     loops::Parts,
     metrics::DaemonMetrics,
 };
@@ -40,6 +40,8 @@ pub struct Settings {
     pub plugin_config: PathBuf,
     /// Where their programs are.
     pub plugin_binaries: PathBuf,
+    /// Docker configurations with credentials of the node; they need not exist.
+    pub docker_files: Vec<(PathBuf, docker_files::Form)>,
     /// Which loops run.
     pub gates: Gates,
 }
@@ -57,6 +59,7 @@ impl Settings {
             downloads: NonZeroUsize::new(5),
             plugin_config: plugins::CONFIG_FILE.into(),
             plugin_binaries: plugins::BINARIES.into(),
+            docker_files: Vec::new(),
             gates: Gates::defaults(),
         }
     }

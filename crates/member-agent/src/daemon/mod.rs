@@ -4,10 +4,10 @@ mod arguments;
 
 pub use arguments::Arguments;
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::Path};
 
 use kruise_core::{
-    daemon,
+    daemon::{self, images::docker_files},
     runtime::gates::{self, Gates},
 };
 use tokio_util::sync::CancellationToken;
@@ -54,6 +54,10 @@ impl Settings {
                 downloads: downloads.and_then(NonZeroUsize::new),
                 plugin_config: arguments.plugin_config_file,
                 plugin_binaries: arguments.plugin_bin_dir,
+                docker_files: docker_files::places(
+                    Path::new(""),
+                    environment("HOME").as_deref().map(Path::new),
+                ),
                 gates: Gates::parse(&arguments.feature_gates.join(","), None).map_err(Error::Gates)?,
                 ..daemon::Settings::new(node)
             },

@@ -1,4 +1,4 @@
-//! Credentials that a program on the node knows.
+//! Credentials of the node: what a program on it knows, and docker's configuration.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -75,5 +75,26 @@ async fn a_program_of_the_node_logs_in_where_the_job_names_no_secret() -> Result
 
     stage.duties.kill_daemon(&place)?;
     stage.duties.start_daemon(&place)?;
+    stage.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn docker_configuration_of_the_node_logs_in_where_the_job_names_no_secret() -> Result<()> {
+    let stage = Stage::set().await?;
+    let (place, _turn) = stage.last().await?;
+    let login = json!({"username": registry::USER, "password": registry::PASSWORD});
+    let config = json!({"auths": {(stage.registry.host.as_str()): login}});
+    let folder = place.home().join(".docker");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("config.json"), config.to_string())?;
+    // A daemon that has looked a moment ago looks again only after minutes.
+    stage.duties.kill_daemon(&place)?;
+    stage.duties.start_daemon(&place)?;
+    let only = json!({"selector": {"names": [place.name]}, "pullPolicy": {"backoffLimit": 0}});
+    stage.job("with", &stage.registry.image("private/docker", "1"), only).await?;
+    let status = stage.finished("with").await?.status.context("it has one")?;
+    fs::remove_dir_all(place.home())?;
+    assert_eq!((status.succeeded, status.failed), (1, 0), "{status:?}");
+    assert!(!stage.duties.log()?.contains(registry::PASSWORD), "a password was logged");
     stage.end().await
 }

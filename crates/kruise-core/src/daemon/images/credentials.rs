@@ -112,8 +112,7 @@ impl Keyring {
             }
             "kubernetes.io/dockercfg" => {
                 let body = data.get(".dockercfg").ok_or(Unusable::Key)?;
-                let entries = serde_json::from_slice(body).map_err(|_| Unusable::Malformed)?;
-                self.add_entries(entries)
+                self.add_legacy(body)
             }
             _ => Err(Unusable::Type),
         }
@@ -123,6 +122,12 @@ impl Keyring {
     pub fn add_config(&mut self, body: &[u8]) -> Result<(), Unusable> {
         let config: ConfigJson = serde_json::from_slice(body).map_err(|_| Unusable::Malformed)?;
         self.add_entries(config.auths)
+    }
+
+    /// Adds a docker configuration of the old form, without `auths`.
+    pub fn add_legacy(&mut self, body: &[u8]) -> Result<(), Unusable> {
+        let entries = serde_json::from_slice(body).map_err(|_| Unusable::Malformed)?;
+        self.add_entries(entries)
     }
 
     /// Adds one credential for what `key` matches.

@@ -1,9 +1,10 @@
 //! The image puller: brings the node's images to where its NodeImage wants them.
 //!
 //! [`plan`] decides what to begin and to give up, [`pull`] is one download, [`status`] what is reported and how often,
-//! [`credentials`], [`secrets`] and [`plugins`] how to log in. The shell around them is [`Puller`].
+//! [`credentials`], [`secrets`], [`docker_files`] and [`plugins`] how to log in. The shell around them is [`Puller`].
 
 pub mod credentials;
+pub mod docker_files;
 pub mod plan;
 pub mod plugins;
 pub mod pull;
@@ -25,7 +26,9 @@ use kube::api::{Patch, PatchParams};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{plugins::Plugins, secrets::Secrets, status::WriteLimit, workers::Workers};
+use self::{
+    docker_files::DockerFiles, plugins::Plugins, secrets::Secrets, status::WriteLimit, workers::Workers,
+};
 use super::{cri::Images, metrics::DaemonMetrics};
 use crate::{
     api::node_image::{NodeImageStatus, v1beta1::NodeImage},
@@ -59,7 +62,9 @@ pub struct Context {
     pub images: Arc<dyn Images>,
     /// Credentials of jobs.
     pub secrets: Secrets,
-    /// Credentials of the node.
+    /// Credentials of the node, from files.
+    pub docker_files: DockerFiles,
+    /// Credentials of the node, from programs.
     pub plugins: Plugins,
     /// How many downloads may run at once; any number if absent.
     pub slots: Option<Arc<Semaphore>>,

@@ -1,6 +1,6 @@
 //! The puller as a whole, against a fake runtime and an API server of one object.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use axum::http::{Request, Response};
 use futures::StreamExt;
@@ -25,6 +25,14 @@ struct Node {
 }
 
 fn node(images: FakeImages, slots: Option<usize>) -> Node {
+    node_with(images, slots, Vec::new())
+}
+
+fn node_with(
+    images: FakeImages,
+    slots: Option<usize>,
+    docker_files: Vec<(PathBuf, docker_files::Form)>,
+) -> Node {
     let clock = Clock::following(Timestamp::UNIX_EPOCH);
     let object = Arc::new(Mutex::new(json!({
         "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage",
@@ -61,6 +69,7 @@ fn node(images: FakeImages, slots: Option<usize>) -> Node {
         cache,
         images: images.clone(),
         secrets: Secrets::new(client, clock.clone(), Seed::from_number(1)),
+        docker_files: DockerFiles::new(docker_files, clock.clone()),
         plugins: Plugins::none(clock.clone()),
         slots: slots.map(|it| Arc::new(Semaphore::new(it))),
         triggers: Triggers::new(clock.clone()),
@@ -190,4 +199,22 @@ async fn a_burst_of_reports_is_held_back_and_none_is_lost() {
         node.after(2).await;
     }
     assert_eq!(node.counts(), (0, 0, 20));
+}
+
+/// node-daemon.md 5.5: credentials of the node's own docker configuration.
+#[tokio::test(start_paused = true)]
+async fn the_docker_configuration_of_the_node_logs_in() {
+    let folder = std::env::temp_dir().join(format!("kruise-puller-docker-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join(".docker")).unwrap();
+    let config = r#"{"auths":{"r.io":{"username":"of-the-node","password":"p"}}}"#;
+    std::fs::write(folder.join(".docker/config.json"), config).unwrap();
+    let places = docker_files::places(&folder, Some(&folder));
+    let node = node_with(FakeImages::default(), None, places);
+    node.want(tags(&["r.io/a", "other.io/a"])).await;
+    node.look().await;
+    std::fs::remove_dir_all(&folder).unwrap();
+    let user = |it: &crate::daemon::cri::Pull| it.credential.as_ref().map(|it| it.username.clone());
+    let pulls = node.images.pulls();
+    let of = |image: &str| pulls.iter().find(|it| it.image.starts_with(image)).and_then(user);
+    assert_eq!((of("r.io/a"), of("other.io/a")), (Some("of-the-node".to_owned()), None));
 }

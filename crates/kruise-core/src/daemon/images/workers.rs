@@ -86,7 +86,7 @@ impl Workers {
     }
 
     async fn work(&self, job: &Job) {
-        let Context { images, secrets, plugins, slots, clock, metrics, .. } = &*self.context;
+        let Context { images, secrets, docker_files, plugins, slots, clock, metrics, .. } = &*self.context;
         // Waiting ends with the worker: nothing that was given up in the queue is ever begun.
         let _slot = match slots {
             Some(slots) => slots.acquire().await.ok(),
@@ -99,6 +99,7 @@ impl Workers {
         let mut credentials = Vec::new();
         if let Ok(reference) = Reference::parse(&join(&job.key.image, &job.key.tag)) {
             credentials = keyring.for_image(&reference);
+            credentials.extend(docker_files.keyring().for_image(&reference));
             credentials.extend(plugins.credentials(&reference).await);
         }
         let end = pull::run(job, begun, &credentials, &**images, clock).await;
