@@ -13,7 +13,11 @@ use kruise_core::{
     api::{
         cloneset::v1beta1::CloneSet, image_pull_job::v1beta1::ImagePullJob, node_image::v1beta1::NodeImage,
     },
-    daemon::cri::{Images, Pull, client::Client as Runtime},
+    daemon::{
+        cri::{Images, Pull, client::Client as Runtime},
+        metrics::DaemonMetrics,
+    },
+    runtime::clock::Clock,
 };
 use kube::{
     Api, Client,
@@ -56,9 +60,10 @@ async fn main() -> Result<()> {
 /// Times jobs beside downloads without them.
 async fn pulls(client: &Client, namespace: &str, places: &[Place], registry: &Registry) -> Result<()> {
     let jobs: Api<ImagePullJob> = Api::namespaced(client.clone(), namespace);
-    let runtimes = try_join_all(
-        places.iter().map(|it| async { Runtime::connect(&it.folder.join("containerd.sock")).await }),
-    )
+    let runtimes = try_join_all(places.iter().map(|it| async {
+        let socket = it.folder.join("containerd.sock");
+        Runtime::connect(&socket, Clock::system(), DaemonMetrics::new()).await
+    }))
     .await?;
     let (mut bare, mut with_job) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {

@@ -114,7 +114,7 @@ impl Parts {
         let mut by_name: BTreeMap<String, Arc<dyn Runtime>> = BTreeMap::new();
         let mut first: Option<cri::client::Client> = None;
         for path in paths {
-            match cri::client::Client::connect(&path).await {
+            match cri::client::Client::connect(&path, self.clock.clone(), self.counted.clone()).await {
                 Ok(client) => {
                     info!(path = %path.display(), runtime = client.name(), "found a container runtime");
                     first.get_or_insert_with(|| client.clone());

@@ -21,11 +21,24 @@ pub struct DaemonMetrics {
     workers: Family<Phase, Gauge>,
     kills: Family<Outcome, Counter>,
     probes: Family<Outcome, Counter>,
+    calls: Family<Called, Counter>,
+    call_seconds: Family<Call, Histogram, fn() -> Histogram>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    call: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Call {
+    call: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -43,6 +56,11 @@ impl DaemonMetrics {
             workers: Family::default(),
             kills: Family::default(),
             probes: Family::default(),
+            calls: Family::default(),
+            // From a question that is answered at once to a container that takes minutes to stop.
+            call_seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.001, 4.0, 10))
+            }),
         }
     }
 
@@ -57,6 +75,18 @@ impl DaemonMetrics {
         registry.register("daemon_image_workers", "Downloads that wait or run", self.workers.clone());
         registry.register("daemon_container_kills", "Containers stopped, by how it went", self.kills.clone());
         registry.register("daemon_probes", "Attempts to probe a container, by result", self.probes.clone());
+        registry.register("daemon_runtime_calls", "Calls of the runtime, by result", self.calls.clone());
+        registry.register(
+            "daemon_runtime_call_seconds",
+            "How long the runtime takes to answer",
+            self.call_seconds.clone(),
+        );
+    }
+
+    /// Counts one call of the runtime; `error` is a fixed word for why it failed.
+    pub fn called(&self, call: &'static str, error: Option<&'static str>, took: Duration) {
+        self.calls.get_or_create(&Called { call, result: error.unwrap_or(word(true)) }).inc();
+        self.call_seconds.get_or_create(&Call { call }).observe(took.as_secs_f64());
     }
 
     /// Counts one download that ended.
@@ -112,6 +142,8 @@ mod tests {
         own.killed(true);
         own.probed(Some(false));
         own.probed(None);
+        own.called("PullImage", Some("timeout"), Duration::from_secs(2));
+        own.called("Version", None, Duration::from_secs(2));
         let text = metrics.text();
         for line in [
             "daemon_image_pulls_total{result=\"error\"} 1",
@@ -120,6 +152,9 @@ mod tests {
             "daemon_container_kills_total{result=\"success\"} 1",
             "daemon_probes_total{result=\"failure\"} 1",
             "daemon_probes_total{result=\"error\"} 1",
+            "daemon_runtime_calls_total{call=\"PullImage\",result=\"timeout\"} 1",
+            "daemon_runtime_calls_total{call=\"Version\",result=\"success\"} 1",
+            "daemon_runtime_call_seconds_count{call=\"PullImage\"} 1",
         ] {
             assert!(text.lines().any(|it| it == line), "no line {line:?} in\n{text}");
         }

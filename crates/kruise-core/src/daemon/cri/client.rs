@@ -20,7 +20,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 
 use super::{Container, Environment, Error, Filter, Image, Images, Pull, Runtime, keys, newest_first, proto};
-use crate::causes::with_causes;
+use crate::{causes::with_causes, daemon::metrics::DaemonMetrics, runtime::clock::Clock};
 
 /// How long a unary call may take.
 const CALL: Duration = Duration::from_secs(5);
@@ -80,6 +80,8 @@ fn hint(error: &io::Error) -> &'static str {
 pub struct Client {
     channel: Channel,
     name: Arc<str>,
+    clock: Clock,
+    metrics: DaemonMetrics,
 }
 
 impl fmt::Debug for Client {
@@ -90,12 +92,12 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// Connects to the socket and makes sure that a usable runtime listens there.
-    pub async fn connect(path: &Path) -> Result<Self, Unusable> {
+    pub async fn connect(path: &Path, clock: Clock, metrics: DaemonMetrics) -> Result<Self, Unusable> {
         // A first connection of our own: tonic would not say why it fails.
         UnixStream::connect(path)
             .await
             .map_err(|source| Unusable::Connect { path: path.to_owned(), source })?;
-        let mut it = Self { channel: channel(path), name: "".into() };
+        let mut it = Self { channel: channel(path), name: "".into(), clock, metrics };
         let version = |source| Unusable::Version { path: path.to_owned(), source };
         let answer = |source| Unusable::Answer { path: path.to_owned(), source };
         it.call::<_, proto::Empty>(calls::IMAGE_FS_INFO, proto::Empty {}, Some(FIRST_CALL))
@@ -162,8 +164,20 @@ impl Client {
         self.call(calls::CONTAINER_STATUS, request, Some(CALL)).await
     }
 
-    /// One unary call. The deadline goes along and is also kept here: a server may ignore it.
+    /// One unary call, counted.
     async fn call<Q, R>(&self, call: Call, message: Q, deadline: Option<Duration>) -> Result<R, Error>
+    where
+        Q: prost::Message + Default + 'static,
+        R: prost::Message + Default + 'static,
+    {
+        let begun = self.clock.instant();
+        let answer = self.send(call, message, deadline).await;
+        self.metrics.called(call.name, answer.as_ref().err().map(Error::label), self.clock.since(begun));
+        answer
+    }
+
+    /// The deadline goes along and is also kept here: a server may ignore it.
+    async fn send<Q, R>(&self, call: Call, message: Q, deadline: Option<Duration>) -> Result<R, Error>
     where
         Q: prost::Message + Default + 'static,
         R: prost::Message + Default + 'static,
@@ -354,7 +368,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_socket_is_named() {
-        let error = Client::connect(Path::new("/nonexistent/cri.sock")).await.unwrap_err();
+        let (clock, metrics) = (Clock::system(), DaemonMetrics::new());
+        let error = Client::connect(Path::new("/nonexistent/cri.sock"), clock, metrics).await.unwrap_err();
         assert!(matches!(error, Unusable::Connect { .. }));
         assert_eq!(error.to_string(), "cannot connect to /nonexistent/cri.sock");
         let told = with_causes(&error).to_string();
