@@ -125,39 +125,45 @@ impl fmt::Debug for Requests {
 }
 
 impl Requests {
+    /// Carries one action out; answers with the request as it is afterwards.
     async fn apply(
         &self,
-        request: &ContainerRecreateRequest,
+        request: Arc<ContainerRecreateRequest>,
         pod: Option<&PodLite>,
         action: Action,
-    ) -> Result<(), Error> {
+    ) -> Result<Arc<ContainerRecreateRequest>, Error> {
         match action {
-            Action::PatchPod(patch) => match pod {
-                Some(pod) => self.patch_pod(pod, patch).await,
-                None => Ok(()),
-            },
+            Action::PatchPod(patch) => {
+                if let Some(pod) = pod {
+                    self.patch_pod(pod, patch).await?;
+                }
+                Ok(request)
+            }
             Action::SetFinalizers(list) => {
-                let metadata = json!({"finalizers": list, "resourceVersion": version(request)});
-                self.patch(request, "set finalizers of recreate request", None, json!({"metadata": metadata}))
-                    .await
+                let metadata = json!({"finalizers": list, "resourceVersion": version(&*request)});
+                let body = json!({"metadata": metadata});
+                self.patch(&request, "set finalizers of recreate request", None, body).await
             }
             Action::DropActive => {
                 let body = json!({"metadata": {"labels": {keys::ACTIVE: null}}});
-                self.patch(request, "drop label of recreate request", None, body).await
+                self.patch(&request, "drop label of recreate request", None, body).await
             }
-            Action::Fill => self.fill(request).await,
+            Action::Fill => self.fill(&request).await,
+            Action::WriteConditions(list) => {
+                // Only where nothing has changed since: an earlier write whose answer was lost has set the moment.
+                let metadata = json!({"resourceVersion": version(&*request)});
+                let body = json!({"metadata": metadata, "status": {"conditions": list}});
+                self.patch(&request, "write conditions of recreate request", Some("status"), body).await
+            }
             Action::WriteSnapshot(list) => {
                 let body = json!({"status": {"containerStatusSnapshot": list}});
-                self.patch(request, "write container snapshot", Some("status"), body).await
+                self.patch(&request, "write container snapshot", Some("status"), body).await
             }
-            Action::WriteConditions(list) => {
-                let body = json!({"status": {"conditions": list}});
-                self.patch(request, "write conditions of recreate request", Some("status"), body).await
-            }
-            Action::Complete { message } => self.complete(request, message).await,
+            Action::Complete { message } => self.complete(&request, message).await,
             Action::Delete => {
-                let on = On { call: "delete recreate request", owner: uid(request) };
-                self.writer.delete(on, request, DeleteParams::background()).await
+                let on = On { call: "delete recreate request", owner: uid(&*request) };
+                self.writer.delete(on, &request, DeleteParams::background()).await?;
+                Ok(request)
             }
         }
     }
@@ -174,7 +180,11 @@ impl Requests {
         }
     }
 
-    async fn complete(&self, request: &ContainerRecreateRequest, message: &str) -> Result<(), Error> {
+    async fn complete(
+        &self,
+        request: &ContainerRecreateRequest,
+        message: &str,
+    ) -> Result<Arc<ContainerRecreateRequest>, Error> {
         info!(message, "recreate request ends");
         let status = json!({
             "phase": RecreatePhase::Completed,
@@ -186,7 +196,7 @@ impl Requests {
     }
 
     /// Does what admission does, where it was not asked: in one write, so that no node ever sees half of it.
-    async fn fill(&self, request: &ContainerRecreateRequest) -> Result<(), Error> {
+    async fn fill(&self, request: &ContainerRecreateRequest) -> Result<Arc<ContainerRecreateRequest>, Error> {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
         let world = World::read(&self.client, namespace, &request.spec.pod_name).await?;
         match fill(&json!(request), &world) {
@@ -210,9 +220,9 @@ impl Requests {
         call: &'static str,
         part: Option<&str>,
         body: Value,
-    ) -> Result<(), Error> {
+    ) -> Result<Arc<ContainerRecreateRequest>, Error> {
         let on = On { call, owner: uid(request) };
-        self.writer.patch(on, request, part, &Patch::Merge(body), &PatchParams::default()).await.map(drop)
+        self.writer.patch(on, request, part, &Patch::Merge(body), &PatchParams::default()).await
     }
 }
 
@@ -220,13 +230,12 @@ impl Reconcile for Requests {
     type Error = Error;
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
-        let Some(request) = self.requests.get(&key) else { return Ok(Next::Change) };
+        let Some(mut request) = self.requests.get(&key) else { return Ok(Next::Change) };
         let pod = self.pods.get(&Key::new(&key.namespace, &request.spec.pod_name));
         let todo = plan(&request, pod.as_deref(), self.clock.now());
         for action in todo.actions {
-            // Each write moves the version on: the next one is bound to what the one before left.
-            let Some(request) = self.requests.get(&key) else { return Ok(Next::Change) };
-            self.apply(&request, pod.as_deref(), action).await?;
+            // Each write is bound to what the one before left, and the first to what was looked at.
+            request = self.apply(request, pod.as_deref(), action).await?;
         }
         Ok(todo.look_again_in.map_or(Next::Change, Next::After))
     }

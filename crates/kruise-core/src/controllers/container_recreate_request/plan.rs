@@ -48,10 +48,10 @@ pub enum Action {
     DropActive,
     /// Fill in what admission would have filled in.
     Fill,
-    /// Show the node what the API server knows of the new containers.
-    WriteSnapshot(Vec<ContainerStatusSnapshot>),
     /// Write down since when the pod is out of rotation: these are all conditions.
     WriteConditions(Vec<Condition>),
+    /// Show the node what the API server knows of the new containers. Not bound to what was looked at, so it comes last.
+    WriteSnapshot(Vec<ContainerStatusSnapshot>),
     /// End the request.
     Complete {
         /// Why; never empty, as an empty one means that everything was done.
@@ -154,16 +154,22 @@ fn recreating(
     now: Timestamp,
     plan: &mut Plan,
 ) {
-    let status = request.status.clone().unwrap_or_default();
+    leave_rotation(request, pod, now, plan);
+    let shown = request.status.as_ref().map(|it| it.container_status_snapshot.as_slice()).unwrap_or_default();
     let snapshot = snapshot(request, pod, created);
-    if !snapshot.is_empty() && snapshot != status.container_status_snapshot {
+    if !snapshot.is_empty() && snapshot != shown {
         plan.actions.push(Action::WriteSnapshot(snapshot));
     }
     plan.again(SignedDuration::try_from(POLL).unwrap_or_default());
+}
+
+/// Takes the pod out of rotation, where that is asked for, and writes down since when.
+fn leave_rotation(request: &ContainerRecreateRequest, pod: &PodLite, now: Timestamp, plan: &mut Plan) {
+    let known = request.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
     let wants_grace =
         request.spec.strategy.as_ref().is_some_and(|it| it.unready_grace_period_seconds.is_some());
     let is_in_grace = |it: &Condition| it.type_ == conditions::PRE_RECREATE_GRACE && it.status == "True";
-    if !wants_grace || status.conditions.iter().any(is_in_grace) {
+    if !wants_grace || known.iter().any(is_in_grace) {
         return;
     }
     if readiness::has_gate(pod, crate::api::common::keys::CONDITION_KRUISE_POD_READY) {
@@ -176,7 +182,7 @@ fn recreating(
         plan.actions.extend(readiness::add_key(pod, &key(request), now).map(Action::PatchPod));
     }
     let mut all: Vec<Condition> =
-        status.conditions.into_iter().filter(|it| it.type_ != conditions::PRE_RECREATE_GRACE).collect();
+        known.iter().filter(|it| it.type_ != conditions::PRE_RECREATE_GRACE).cloned().collect();
     all.push(Condition {
         type_: conditions::PRE_RECREATE_GRACE.into(),
         status: "True".into(),

@@ -150,6 +150,16 @@ fn the_moment_never_moves_and_a_false_condition_is_none() {
 }
 
 #[test]
+fn the_moment_is_written_before_what_is_not_bound_to_a_version() {
+    let mut shown = started(1001, true);
+    shown["status"]["conditions"] = json!([]);
+    let got = plan(&with_grace(json!({})), Some(&pod(shown)), at(1005));
+    let [.., Action::WriteConditions(_), Action::WriteSnapshot(_)] = got.actions.as_slice() else {
+        panic!("{got:?}")
+    };
+}
+
+#[test]
 fn a_pod_without_the_gate_stays_in_rotation_and_the_grace_period_runs_all_the_same() {
     let got = plan(&with_grace(json!({})), Some(&pod(json!({"spec": {"readinessGates": []}}))), at(1005));
     assert!(matches!(got.actions.as_slice(), [Action::WriteConditions(_)]), "{got:?}");

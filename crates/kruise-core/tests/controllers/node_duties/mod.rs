@@ -1,6 +1,7 @@
 //! Controllers of node duties: what they write stays right on a bad network.
 
 mod lists;
+mod recreate;
 
 use kruise_core::{
     backoff::Doubling,
@@ -19,7 +20,11 @@ use tokio_util::sync::CancellationToken;
 
 /// A world with one node in which the kinds of node duties are known.
 fn cluster(seed: u64, weather: Weather) -> FleetBuilder {
-    let known = ["imagepulljobs.apps.kruise.io", "imagelistpulljobs.apps.kruise.io"];
+    let known = [
+        "imagepulljobs.apps.kruise.io",
+        "imagelistpulljobs.apps.kruise.io",
+        "containerrecreaterequests.apps.kruise.io",
+    ];
     let crds = kruise_core::api::crds::crds().into_iter();
     let crds = crds.filter(|it| it.metadata.name.as_deref().is_some_and(|it| known.contains(&it)));
     let fleet = fleet().nodes(1).weather(weather).seed(seed);
