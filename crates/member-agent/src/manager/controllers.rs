@@ -100,7 +100,8 @@ pub const CONTROLLERS: &[Entry] = &[
         build: |it| {
             let settings = it.controller(container_recreate_request::NAME, it.nodes.request_workers);
             let (requests, pods) = (&it.caches.recreate_requests, &it.caches.pods);
-            Box::new(container_recreate_request::controller(it.client.clone(), requests, pods, settings))
+            let (client, recorder) = (it.client.clone(), it.events.of("containerrecreaterequest-controller"));
+            Box::new(container_recreate_request::controller(client, requests, pods, recorder, settings))
         },
     },
 ];

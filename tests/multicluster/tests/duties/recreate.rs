@@ -121,10 +121,17 @@ async fn a_deadline_and_a_deleted_pod_end_a_request_with_the_reason() -> Result<
     spec["terminationGracePeriodSeconds"] = json!(30);
     stage.pod("web", spec.clone()).await?;
     stage
-        .request("late", "web", &["app"], json!({"activeDeadlineSeconds": 3, "ttlSecondsAfterFinished": 1}))
+        .request("late", "web", &["app"], json!({"activeDeadlineSeconds": 3, "ttlSecondsAfterFinished": 5}))
         .await?;
     let status = stage.completed("late").await?.status.context("it has one")?;
     assert_eq!(status.message, "recreating has exceeded the activeDeadlineSeconds");
+    let told = eventually("the container that was not recreated is named", async || {
+        let reason = "--field-selector=reason=RecreateFailed";
+        let told = stage.cluster.kubectl(&["get", "events", "--namespace", &stage.namespace, reason])?;
+        Ok(told.contains("late").then_some(told))
+    })
+    .await?;
+    assert!(told.contains("container app was not recreated: recreating has exceeded"), "{told}");
     eventually("the request is gone", async || {
         Ok(stage.requests().get_opt("late").await?.is_none().then_some(()))
     })

@@ -45,6 +45,12 @@ pub mod conditions {
         "Pod has been forced to not-ready for unreadyGracePeriodSeconds drain";
 }
 
+/// Reasons of events about ContainerRecreateRequests.
+pub mod events {
+    /// A container was not restarted before the request ended.
+    pub const RECREATE_FAILED: &str = "RecreateFailed";
+}
+
 /// One container to restart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

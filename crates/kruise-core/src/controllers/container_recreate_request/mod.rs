@@ -20,7 +20,7 @@ use crate::{
     api::{
         APPS_GROUP,
         container_recreate_request::{
-            keys,
+            events, keys,
             v1beta1::{ContainerRecreateRequest, RecreatePhase},
         },
     },
@@ -31,6 +31,7 @@ use crate::{
         client::Error,
         clock::{Clock, whole_seconds},
         controller::{Controller, Next, Reconcile, Settings, Triggers},
+        events::{Recorder, Severity, about},
         key::{Key, uid, version},
         writes::{On, Writer},
     },
@@ -61,6 +62,7 @@ pub fn controller(
     client: Client,
     requests: &Cache<ContainerRecreateRequest>,
     pods: &Cache<PodLite>,
+    recorder: Recorder,
     settings: Settings,
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
@@ -77,6 +79,7 @@ pub fn controller(
         writer: Writer::new(client.clone(), requests.clone()),
         pod_writer: Writer::new(client.clone(), pods.clone()),
         client,
+        recorder,
         clock: settings.clock.clone(),
     };
     let feeds: Vec<Arc<dyn crate::runtime::cache::Feed>> =
@@ -115,6 +118,7 @@ struct Requests {
     writer: Writer<ContainerRecreateRequest>,
     pod_writer: Writer<PodLite>,
     client: Client,
+    recorder: Recorder,
     clock: Clock,
 }
 
@@ -180,6 +184,7 @@ impl Requests {
         }
     }
 
+    /// Ends the request. Its states stay as the node left them, so people are told which containers that leaves undone.
     async fn complete(
         &self,
         request: &ContainerRecreateRequest,
@@ -192,7 +197,12 @@ impl Requests {
             "message": message,
         });
         let body = json!({"metadata": {"resourceVersion": version(request)}, "status": status});
-        self.patch(request, "complete recreate request", Some("status"), body).await
+        let ended = self.patch(request, "complete recreate request", Some("status"), body).await?;
+        for container in plan::unfinished(&ended) {
+            let told = format!("container {container} was not recreated: {message}");
+            self.recorder.record(about(&*ended), Severity::Warning, events::RECREATE_FAILED, told);
+        }
+        Ok(ended)
     }
 
     /// Does what admission does, where it was not asked: in one write, so that no node ever sees half of it.

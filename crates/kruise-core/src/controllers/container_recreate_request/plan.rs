@@ -194,6 +194,17 @@ fn leave_rotation(request: &ContainerRecreateRequest, pod: &PodLite, now: Timest
     plan.actions.push(Action::WriteConditions(all));
 }
 
+/// The containers that a request which ends now leaves undone.
+pub fn unfinished(request: &ContainerRecreateRequest) -> Vec<&str> {
+    let states =
+        request.status.as_ref().map(|it| it.container_recreate_states.as_slice()).unwrap_or_default();
+    let is_over = |name: &str| {
+        let state = states.iter().find(|it| it.name == name);
+        state.is_some_and(|it| matches!(it.phase, RecreatePhase::Succeeded | RecreatePhase::Failed))
+    };
+    request.spec.containers.iter().map(|it| it.name.as_str()).filter(|it| !is_over(it)).collect()
+}
+
 /// The requested containers that were started since the request was made, as the API server shows them.
 fn snapshot(
     request: &ContainerRecreateRequest,

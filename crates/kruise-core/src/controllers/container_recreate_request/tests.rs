@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::plan::{Action, Plan, messages, plan};
+use super::plan::{Action, Plan, messages, plan, unfinished};
 use crate::{
     api::container_recreate_request::v1beta1::ContainerRecreateRequest, runtime::cache::pod::PodLite,
 };
@@ -82,6 +82,16 @@ fn the_deadline_counts_from_the_creation() {
         Plan { actions: vec![], look_again_in: seconds(6) }
     );
     assert_eq!(plan(&it, Some(&pod(json!({}))), at(1010)), complete(messages::DEADLINE));
+}
+
+#[test]
+fn what_a_request_leaves_undone_is_known_by_name() {
+    let with = |states: Value| request(json!({"status": {"containerRecreateStates": states}}));
+    assert_eq!(unfinished(&request(json!({}))), ["app", "log"], "no node has said anything");
+    let midway = with(json!([{"name": "app", "phase": "Succeeded"}, {"name": "log", "phase": "Recreating"}]));
+    assert_eq!(unfinished(&midway), ["log"]);
+    let over = with(json!([{"name": "app", "phase": "Succeeded"}, {"name": "log", "phase": "Failed"}]));
+    assert!(unfinished(&over).is_empty());
 }
 
 fn started(second: i64, ready: bool) -> Value {

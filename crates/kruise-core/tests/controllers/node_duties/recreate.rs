@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use axum::http::Method;
-use kruise_core::{controllers::container_recreate_request as requests, runtime::clock::Clock};
+use kruise_core::{
+    controllers::container_recreate_request as requests,
+    runtime::{clock::Clock, events::Sink, metrics::Metrics},
+};
 use kube::Client;
 use serde_json::{Value, json};
 use sim::{
@@ -20,10 +23,17 @@ const REQUESTS: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/containe
 
 async fn see_to_requests(client: Client, clock: Clock) {
     let (known, pods) = (cache("requests", &clock), cache("pods", &clock));
+    let sink = Sink::new(client.clone(), clock.clone(), Metrics::default());
     let settings = settings(requests::NAME, &clock);
-    let controller = requests::controller(client.clone(), &known, &pods, settings);
+    let controller =
+        requests::controller(client.clone(), &known, &pods, sink.recorder(requests::NAME), settings);
     let token = CancellationToken::new();
-    tokio::join!(feed(&known, &client), feed(&pods, &client), controller.run(token));
+    tokio::join!(
+        feed(&known, &client),
+        feed(&pods, &client),
+        sink.run(token.clone()),
+        controller.run(token.clone())
+    );
 }
 
 /// A pod that runs, and a request for it as admission and the node's daemon leave it.
@@ -111,4 +121,28 @@ fn the_moment_a_pod_left_rotation_stays_although_the_answer_is_lost_and_the_watc
             );
         });
     }
+}
+
+/// CRR-03: whoever looks at the request learns which containers were not recreated. Their states are the node's.
+#[test]
+fn a_deadline_names_the_containers_that_were_not_recreated() {
+    cluster(1, Weather::calm()).run(async |world| {
+        let _agent = start_agent(&world, see_to_requests);
+        begin(&world, json!({"activeDeadlineSeconds": 60})).await;
+        let states = json!([{"name": "app", "phase": "Succeeded", "isKilled": true}, {"name": "log", "phase": "Pending"}]);
+        let status = json!({"status": {"containerRecreateStates": states}});
+        write(&world, Method::PATCH, &format!("{REQUESTS}/r/status"), &status);
+        world
+            .eventually("it is over", secs(120), |it| request(it)["status"]["phase"] == "Completed")
+            .await;
+        let status = request(&world)["status"].clone();
+        assert_eq!(status["message"], "recreating has exceeded the activeDeadlineSeconds");
+        assert_eq!(status["containerRecreateStates"], states, "as the node left them");
+        world.pass(secs(10)).await;
+        let events = read(&world, "/api/v1/namespaces/default/events").unwrap();
+        let told: Vec<_> = events["items"].as_array().unwrap().iter().filter(|it| it["reason"] == "RecreateFailed").collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        let expected = "container log was not recreated: recreating has exceeded the activeDeadlineSeconds";
+        assert_eq!((&told[0]["message"], &told[0]["involvedObject"]["name"]), (&json!(expected), &json!("r")));
+    });
 }
