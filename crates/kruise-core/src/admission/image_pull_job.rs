@@ -59,12 +59,32 @@ pub fn mutating_list(request: &AdmissionRequest, gates: Gates) -> Verdict {
 
 /// Reviews an ImagePullJob, second pass.
 pub fn validating(request: &AdmissionRequest, gates: Gates) -> Verdict {
-    checked(request, gates, |object| validate(object, request.old_object.as_ref()))
+    warned(request, checked(request, gates, |object| validate(object, request.old_object.as_ref())))
 }
 
 /// Reviews an ImageListPullJob, second pass.
 pub fn validating_list(request: &AdmissionRequest, gates: Gates) -> Verdict {
-    checked(request, gates, validate_list)
+    warned(request, checked(request, gates, validate_list))
+}
+
+/// Whoever edits a job that is over expects it to begin again; it does not (openkruise/kruise#1386).
+fn warned(request: &AdmissionRequest, verdict: Verdict) -> Verdict {
+    let (Some(object), Some(old)) = (&request.object, &request.old_object) else { return verdict };
+    let is_over = !old["status"]["completionTime"].is_null();
+    // How long it stays can still be changed.
+    let without_ttl = |it: &Value| {
+        let mut spec = it["spec"].clone();
+        if let Some(policy) = spec.get_mut("completionPolicy").and_then(Value::as_object_mut) {
+            policy.remove("ttlSecondsAfterFinished");
+        }
+        spec
+    };
+    match is_over && without_ttl(object) != without_ttl(old) {
+        true => {
+            verdict.warn("this job is over: the change has no effect; create another job to download again")
+        }
+        false => verdict,
+    }
 }
 
 fn changed(request: &AdmissionRequest, gates: Gates, change: impl FnOnce(&mut Value)) -> Verdict {

@@ -137,3 +137,29 @@ fn malformed_objects_cause_no_panic() {
         assert!(!validate_list(&object).is_empty());
     }
 }
+
+#[test]
+fn whoever_edits_a_job_that_is_over_is_told_that_nothing_happens() {
+    let gates: Gates = "ImagePullJobGate=true".parse().unwrap();
+    let edit = |status: Value, change: Value| {
+        let mut old = job(json!({}));
+        old["status"] = status.clone();
+        let mut new = job(change);
+        new["status"] = status;
+        let review = json!({
+            "uid": "u", "operation": "UPDATE", "kind": {"group": "apps.kruise.io", "version": "v1beta1", "kind": "ImagePullJob"},
+            "resource": {"group": "apps.kruise.io", "version": "v1beta1", "resource": "imagepulljobs"},
+            "object": new, "oldObject": old,
+        });
+        let request: AdmissionRequest = serde_json::from_value(review).unwrap();
+        match validating(&request, gates) {
+            Verdict::Allowed { warnings } => warnings.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let over = json!({"completionTime": "2026-01-01T00:00:00Z"});
+    assert_eq!(edit(over.clone(), json!({"image": "nginx:2"})), 1);
+    assert_eq!(edit(over.clone(), json!({"completionPolicy": {"ttlSecondsAfterFinished": 5}})), 0);
+    assert_eq!(edit(over, json!({})), 0);
+    assert_eq!(edit(Value::Null, json!({"image": "nginx:2"})), 0);
+}
