@@ -3,7 +3,7 @@
 //!
 //! What it does depends on the first part of a repository's name: `open` serves, `private` wants [`USER`] and
 //! [`PASSWORD`], `hang` never answers, `late` does not know the image before [`Registry::publish`], and `slow` takes
-//! [`SLOW`] for each layer.
+//! [`SLOW`] for each layer, as does every repository with `/slow-` in its name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -159,7 +159,7 @@ async fn answer(
     let Some((media_type, bytes, is_layer)) = found else { return StatusCode::NOT_FOUND.into_response() };
     if is_layer {
         registry.begin_layer(repository);
-        if repository.starts_with("slow/") {
+        if repository.starts_with("slow/") || repository.contains("/slow-") {
             tokio::time::sleep(SLOW).await;
         }
         registry.end_layer(repository);

@@ -134,16 +134,16 @@ async fn a_private_image_needs_its_secret_and_nothing_of_it_is_logged() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_appears_later_is_found_by_a_later_attempt() -> Result<()> {
+async fn an_image_that_appears_later_on_a_slow_registry_is_found_by_a_later_attempt() -> Result<()> {
     let stage = Stage::set().await?;
     let place = stage.duties.places[0].name.clone();
     let only = json!({"selector": {"names": [place]}, "pullPolicy": {"backoffLimit": 20}});
-    stage.job("late", &stage.registry.image("late/app", "1"), only).await?;
+    stage.job("late", &stage.registry.image("late/slow-app", "1"), only).await?;
     eventually("it was asked for in vain", async || {
-        Ok((stage.registry.manifests("late/app") > 0).then_some(()))
+        Ok((stage.registry.manifests("late/slow-app") > 0).then_some(()))
     })
     .await?;
-    stage.registry.publish("late/app");
+    stage.registry.publish("late/slow-app");
     let status = stage.finished("late").await?.status.context("it has one")?;
     assert_eq!((status.succeeded, status.failed), (1, 0), "{status:?}");
     stage.end().await

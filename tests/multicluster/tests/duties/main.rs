@@ -7,4 +7,5 @@ mod meta;
 mod plugins;
 mod probes;
 mod recreate;
+mod shown;
 mod support;
