@@ -4,6 +4,7 @@
 //! what an Assignment says besides its numbers, and clusters that leave. Every prefix of the writes is safe, because the
 //! ledger is saved first and a share counts from then on (HA-3).
 
+mod names;
 mod shares;
 
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kruise_core::api::fleet::{
     FederatedObject, GROUP,
-    assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, RevisionRef, ShareState},
+    assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, ShareState},
     binding::{FleetBinding, FleetBindingSpec, Ledger as Saved, PolicyRef},
     keys,
     member_cluster::ClusterState,
-    policy::{Placement, RolloutOrder},
+    policy::{Placement, ReplicasMode, RolloutOrder},
     revision::FleetRevisionSpec,
 };
 use scheduling::{
@@ -209,6 +210,7 @@ fn pods(
     let unfit: Vec<_> =
         observed.clusters.iter().map(|it| overrides::for_cluster(placement, &it.facts, &body)).collect();
     let routing = route(observed, &saved, numbers);
+    let numbers = &held_back(numbers, &routing, &saved, placement.replicas.mode);
     let members: Vec<_> = observed
         .clusters
         .iter()
@@ -300,16 +302,29 @@ fn member<'a>(cluster: &'a Cluster, saved: &Saved, routing: &'a Routing, is_unfi
     }
 }
 
-fn route(observed: &Observed<'_>, saved: &Saved, numbers: &PodNumbers) -> Routing {
+fn route<'a>(observed: &Observed<'a>, saved: &Saved, numbers: &PodNumbers) -> Routing {
     let holds = |it: &&Cluster| saved.clusters.get(&it.facts.name).is_some_and(|it| it.share.seq > 0);
-    let candidate = |it: &'_ Cluster| it.status().and_then(|it| it.pods.clone());
-    let answers: Vec<_> =
-        observed.clusters.iter().filter(holds).map(|it| (&it.facts.name, candidate(it))).collect();
-    let candidates: Vec<_> = answers
-        .iter()
-        .map(|(cluster, answer)| pods::Candidate { cluster, answer: answer.as_ref() })
-        .collect();
-    pods::route(&numbers.pods_to_delete, &candidates)
+    // One that cannot carry out its plan answers nothing until that is mended.
+    let is_stuck =
+        |it: &AssignmentStatus| matches!(it.state, Some(ShareState::Failed | ShareState::Conflict));
+    let candidate = |it: &'a Cluster| pods::Candidate {
+        cluster: &it.facts.name,
+        answer: it.status().and_then(|it| it.pods.as_ref()),
+        is_heard: shares::is_heard(it.planning) && !it.status().is_some_and(is_stuck),
+    };
+    let candidates: Vec<_> = observed.clusters.iter().filter(holds).map(candidate).collect();
+    pods::route(&numbers.pods_to_delete, &candidates, &saved.ambiguous_pods)
+}
+
+/// A scale-down that names pods waits until it is known whose they are: it begins with them, and other pods would go in
+/// their place (SPLIT-8).
+fn held_back(numbers: &PodNumbers, routing: &Routing, saved: &Saved, mode: ReplicasMode) -> PodNumbers {
+    let mut numbers = numbers.clone();
+    if routing.is_awaited && mode != ReplicasMode::Duplicated {
+        let before = u32::try_from(saved.population).unwrap_or(u32::MAX);
+        numbers.replicas = numbers.replicas.max(before);
+    }
+    numbers
 }
 
 /// Why this round takes place, as far as it matters for weights.
@@ -363,38 +378,6 @@ fn says_the_same(a: &Saved, b: &Saved, elapsed: u32) -> bool {
 fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     debug_assert!(key.starts_with(GROUP), "only the fleet's own annotations are read");
     object.get("metadata")?.get("annotations")?.get(key)?.as_str()
-}
-
-/// The names of revisions, by hash.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Names(std::collections::BTreeMap<String, RevisionRef>);
-
-impl Names {
-    /// Every revision that is known for the object; of two names for one hash the newer body's counts.
-    fn of(observed: &Observed<'_>, saved: &Saved, target: RevisionRef) -> Self {
-        let mut names = Self::default();
-        let stored = observed.clusters.iter().filter_map(Cluster::stored);
-        for it in stored.flat_map(|it| [&it.target, &it.stable]).flatten() {
-            names.0.insert(it.hash.clone(), it.clone());
-        }
-        for it in
-            [&saved.rolled_back, &saved.pre_download, &saved.stable, &saved.target].into_iter().flatten()
-        {
-            names.0.insert(it.hash.clone(), it.clone());
-        }
-        names.0.insert(target.hash.clone(), target);
-        names
-    }
-
-    fn get(&self, revision: Revision) -> Option<RevisionRef> {
-        self.0.get(&ledger::hash(revision)).cloned()
-    }
-
-    /// The revision as the ledger keeps it, known or not.
-    fn kept(&self, revision: Revision) -> RevisionRef {
-        let unknown = || RevisionRef { hash: ledger::hash(revision), ..RevisionRef::default() };
-        self.get(revision).unwrap_or_else(unknown)
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub struct Candidate<'a> {
     pub cluster: &'a str,
     /// Its last answer.
     pub answer: Option<&'a PodsAnswer>,
+    /// Whether it will answer before long, if it has not yet.
+    pub is_heard: bool,
 }
 
 /// Who deletes what, and what has to be asked.
@@ -25,8 +27,12 @@ pub struct Routing {
     pub asked: BTreeMap<String, Vec<String>>,
     /// Names that pods of several clusters have, as `cluster/pod` each.
     pub ambiguous: Vec<Vec<String>>,
+    /// The names themselves, those known before included: they stay ambiguous as long as they are asked for.
+    pub undecided: Vec<String>,
     /// Whether an answer is still to come.
     pub is_pending: bool,
+    /// Whether it comes before long: a scale-down waits for it, as it has to begin with the named pods (SPLIT-8).
+    pub is_awaited: bool,
 }
 
 impl Routing {
@@ -41,8 +47,9 @@ impl Routing {
     }
 }
 
-/// Routes the entries of `podsToDelete`.
-pub fn route(entries: &[String], candidates: &[Candidate<'_>]) -> Routing {
+/// Routes the entries of `podsToDelete`. `undecided` are names that pods of several clusters had before: a pod that goes for
+/// another reason does not make the others the ones that were meant.
+pub fn route(entries: &[String], candidates: &[Candidate<'_>], undecided: &[String]) -> Routing {
     let mut routing = Routing::default();
     for entry in entries {
         let (cluster, pod) = match entry.split_once('/') {
@@ -63,9 +70,18 @@ pub fn route(entries: &[String], candidates: &[Candidate<'_>]) -> Routing {
                 let names = owners.iter().map(|it| format!("{}/{pod}", it.cluster)).collect();
                 if !routing.ambiguous.contains(&names) {
                     routing.ambiguous.push(names);
+                    routing.undecided.push(pod.to_owned());
                 }
             }
-            _ if !possible().all(has_answered) => routing.is_pending = true,
+            _ if cluster.is_none() && undecided.contains(entry) => {
+                if !routing.undecided.contains(entry) {
+                    routing.undecided.push(entry.clone());
+                }
+            }
+            _ if !possible().all(has_answered) => {
+                routing.is_pending = true;
+                routing.is_awaited |= possible().any(|it| it.is_heard && !has_answered(it));
+            }
             [owner] => push(&mut routing.named, owner.cluster, pod),
             // Nobody has it: it is gone already, or never was.
             [] => {}
@@ -92,9 +108,17 @@ mod tests {
 
     fn routed(entries: &[&str], answers: &[(&str, Option<PodsAnswer>)]) -> Routing {
         let entries: Vec<String> = entries.iter().map(|it| (*it).to_owned()).collect();
-        let candidates: Vec<_> =
-            answers.iter().map(|(cluster, answer)| Candidate { cluster, answer: answer.as_ref() }).collect();
-        route(&entries, &candidates)
+        // Clusters whose names are in capitals are not heard.
+        let is_heard = |it: &str| it.chars().all(char::is_lowercase);
+        let candidates: Vec<_> = answers
+            .iter()
+            .map(|(cluster, answer)| Candidate {
+                cluster,
+                answer: answer.as_ref(),
+                is_heard: is_heard(cluster),
+            })
+            .collect();
+        route(&entries, &candidates, &[])
     }
 
     #[test]
@@ -111,7 +135,9 @@ mod tests {
     #[test]
     fn cs_1_a_name_is_not_acted_on_while_somebody_has_not_answered() {
         let routing = routed(&["x"], &[("a", Some(answer(&["x"], &["x"]))), ("b", None)]);
-        assert!(routing.named.is_empty() && routing.is_pending);
+        assert!(routing.named.is_empty() && routing.is_pending && routing.is_awaited);
+        let routing = routed(&["x"], &[("a", Some(answer(&["x"], &[]))), ("B", None)]);
+        assert!(routing.is_pending && !routing.is_awaited, "nobody waits for a cluster that is not heard");
     }
 
     #[test]
@@ -122,6 +148,22 @@ mod tests {
         assert_eq!(routing.ambiguous, [["a/x".to_owned(), "b/x".to_owned()]]);
         // Said in full it is clear.
         assert_eq!(routed(&["b/x"], &both).named("b"), ["x".to_owned()]);
+    }
+
+    #[test]
+    fn cs_1_a_name_that_several_had_stays_undecided_when_one_of_them_is_gone() {
+        let entries = ["x".to_owned()];
+        let (gone, there) = (answer(&["x"], &[]), answer(&["x"], &["x"]));
+        let candidates = [
+            Candidate { cluster: "a", answer: Some(&gone), is_heard: true },
+            Candidate { cluster: "b", answer: Some(&there), is_heard: true },
+        ];
+        let routing = route(&entries, &candidates, &entries);
+        assert!(routing.named.is_empty() && routing.ambiguous.is_empty() && !routing.is_pending);
+        assert_eq!(routing.undecided, entries);
+        // Said in full it is clear, and the name is forgotten.
+        let routing = route(&["b/x".to_owned()], &candidates, &entries);
+        assert_eq!((routing.named("b"), routing.undecided.len()), (&entries[..], 0));
     }
 
     #[test]

@@ -159,7 +159,9 @@ fn totals(account: &Account<'_>) -> Totals {
         })
         .collect();
     let name = |it| format!("{}-{}", account.observed.reference.name, ledger::hash(it));
-    let planned = (!account.rows.is_empty()).then(|| account.observed.generation());
+    // While it is not known whose the named pods are, the old number of replicas stands (SPLIT-8).
+    let is_planned = !account.rows.is_empty() && !account.routing.is_awaited;
+    let planned = is_planned.then(|| account.observed.generation());
     Totals {
         expected_updated: account.planned.population.saturating_sub(account.prepared.spec.partition),
         target: name(account.planned.ledger.target),
@@ -212,7 +214,11 @@ fn reason(account: &Account<'_>, cluster: &str) -> String {
         is_frozen
             || matches!(
                 it,
-                Why::GrowthHeldByPods(_) | Why::GrowthHeldByStarting(_) | Why::ShrinkHeld(_) | Why::Lost
+                Why::GrowthHeldByPods(_)
+                    | Why::GrowthHeldByStarting(_)
+                    | Why::GrowthHeldUntilHeard(_)
+                    | Why::ShrinkHeld(_)
+                    | Why::Lost
             )
     };
     let ours = account

@@ -171,10 +171,11 @@ impl Heartbeat {
         }
     }
 
-    /// The state to plan with. A cluster whose Lease has not changed since the hub started takes nothing new (HA-2).
+    /// The state to plan with. A cluster whose Lease has not changed since the hub started takes nothing new
+    /// yet; what is due to it waits for it, as it is neither gone nor full (HA-2).
     pub fn planning_state(&self, flags: Flags, lost: bool) -> State {
         match self.state(flags, lost) {
-            ClusterState::Ready if !self.confirmed => State::Cordoned,
+            ClusterState::Ready if !self.confirmed => State::Unconfirmed,
             ClusterState::Ready => State::Ready,
             ClusterState::Cordoned => State::Cordoned,
             ClusterState::Draining => State::Draining,
@@ -349,7 +350,7 @@ mod tests {
             let change = beat.observe(&seen, Moment::seconds(second));
             (change, beat.state(ACCEPTED, false), beat.planning_state(ACCEPTED, false))
         };
-        assert_eq!(look("7", 1), (None, ClusterState::Ready, State::Cordoned));
+        assert_eq!(look("7", 1), (None, ClusterState::Ready, State::Unconfirmed));
         assert_eq!(look("8", 9), (None, ClusterState::Ready, State::Ready));
     }
 

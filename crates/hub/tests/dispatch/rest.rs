@@ -1,8 +1,9 @@
 //! At rest nothing is written.
 
 use serde_json::json;
+use sim::{faults::Direction, world::Process};
 
-use crate::kit::{MEMBERS, agent_of, play, policy, rolling};
+use crate::kit::{HUB, MEMBERS, agent_of, play, policy, rolling};
 
 #[test]
 fn ha_4_a_hub_that_restarts_at_rest_writes_nothing() {
@@ -19,6 +20,36 @@ fn ha_4_a_hub_that_restarts_at_rest_writes_nothing() {
         // It has not merely fallen asleep.
         stage.apply("v1", 12, |_| {});
         stage.rests(12, 0).await;
+    });
+}
+
+#[test]
+fn ha_2_a_new_object_is_not_placed_as_though_members_not_heard_yet_were_not_there() {
+    // At several moments after a restart: the members are not heard all at once.
+    for seconds in [0, 1, 3, 6, 9] {
+        play(async |stage| {
+            stage.place(&policy(|_| {}));
+            stage.pass(60).await;
+            stage.hub.crash();
+            stage.agents.values().for_each(Process::crash);
+            stage.pass(seconds).await;
+            stage.apply("v1", 10, |_| {});
+            stage.rests(10, 0).await;
+            assert_eq!(stage.sorted_replicas(), [3, 3, 4], "{seconds} s after the restart");
+        });
+    }
+}
+
+#[test]
+fn ha_2_a_member_that_stays_silent_after_a_restart_is_not_waited_for_without_end() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.pass(60).await;
+        stage.world.link(&agent_of("member-2"), HUB).cut(Direction::BOTH);
+        stage.hub.crash();
+        stage.apply("v1", 10, |_| {});
+        stage.rests(10, 0).await;
+        assert_eq!((stage.replicas(), stage.state("member-2")), (vec![5, 0, 5], "Offline".to_owned()));
     });
 }
 

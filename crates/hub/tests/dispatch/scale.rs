@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{HUB, MEMBERS, WEB, all_pods, play, policy};
+use crate::kit::{HUB, MEMBERS, PodNames, Setting, Stage, WEB, all_pods, play, play_with, policy};
 
 #[test]
 fn a_cloneset_of_ten_becomes_four_three_and_three_and_its_status_sums_up() {
@@ -140,6 +140,39 @@ fn del_5_a_member_that_the_policy_drops_is_emptied_and_then_forgotten() {
 }
 
 #[test]
+fn cs_1_a_name_that_several_clusters_have_deletes_nothing_and_uses_up_nothing() {
+    play_with(Setting { pods: PodNames::Alike, seed: 0 }, async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 6, |_| {});
+        stage.rests(6, 0).await;
+        let described = |it: &Stage| -> Vec<String> {
+            let mut pods: Vec<String> =
+                all_pods(&it.world).iter().map(|it| format!("{}/{}", it.cluster, it.name)).collect();
+            pods.sort_unstable();
+            pods
+        };
+        let (before, pods) = (described(&stage), all_pods(&stage.world));
+        let name = &pods[0].name;
+        assert!(pods.iter().filter(|it| it.name == *name).count() > 1, "{before:?}");
+        stage.apply("v1", 4, |spec| spec["scaleStrategy"] = json!({"podsToDelete": [name]}));
+        stage.rests(4, 0).await;
+        let after = described(&stage);
+        assert!(after.iter().all(|it| before.contains(it)), "only two go: of {before:?} there are {after:?}");
+        // A scale-down may have taken all but one pod of that name. That one was not meant any more than the others.
+        stage.apply("v1", 3, |spec| spec["scaleStrategy"] = json!({"podsToDelete": [name]}));
+        stage.rests(3, 0).await;
+        stage.pass(120).await;
+        let after = described(&stage);
+        assert!(after.iter().all(|it| before.contains(it)), "three go: of {before:?} there are {after:?}");
+        // Said in full it goes.
+        let full = after[0].clone();
+        stage.apply("v1", 2, |spec| spec["scaleStrategy"] = json!({"podsToDelete": [full]}));
+        stage.rests(2, 0).await;
+        assert_eq!(described(&stage), after[1..]);
+    });
+}
+
+#[test]
 fn cs_1_pods_named_for_deletion_are_found_in_their_cluster() {
     play(async |stage| {
         stage.place(&policy(|_| {}));
@@ -150,8 +183,12 @@ fn cs_1_pods_named_for_deletion_are_found_in_their_cluster() {
         let names = json!([bare.name, format!("{}/{}", full.cluster, full.name)]);
         stage.apply("v1", 4, |spec| spec["scaleStrategy"] = json!({"podsToDelete": names}));
         stage.rests(4, 0).await;
-        let left: Vec<String> = all_pods(&stage.world).into_iter().map(|it| it.name).collect();
-        assert!(!left.contains(&bare.name) && !left.contains(&full.name), "{left:?}");
+        let mut left: Vec<String> = all_pods(&stage.world).into_iter().map(|it| it.name).collect();
+        let others = pods.iter().filter(|it| it.name != bare.name && it.name != full.name);
+        let mut others: Vec<String> = others.map(|it| it.name.clone()).collect();
+        left.sort_unstable();
+        others.sort_unstable();
+        assert_eq!(left, others, "SPLIT-8: they go, and nobody in their place");
         stage
             .until("nobody is told to delete them any more", |it| {
                 MEMBERS.iter().all(|name| {

@@ -34,6 +34,7 @@ impl Draft<'_> {
     }
 
     fn request(&self) -> Request {
+        let takes_more = |it| matches!(it, State::Ready | State::Unconfirmed);
         let candidate = |place: usize| {
             let (cluster, line) = (&self.world.clusters[place], &self.lines[place]);
             let state = match line.reach {
@@ -43,7 +44,7 @@ impl Draft<'_> {
                 // Taken back already: it keeps what it was granted, and gets no more before it is ready (FO-6).
                 _ if cluster.candidate.state == State::Returning => State::Cordoned,
                 // Pods added there during a release would all be of one revision, due or not (REV-7).
-                _ if cluster.candidate.state == State::Ready && self.is_one_sided(place) => State::Cordoned,
+                _ if takes_more(cluster.candidate.state) && self.is_one_sided(place) => State::Cordoned,
                 _ => cluster.candidate.state,
             };
             let current = if line.reach == Reach::Away { 0 } else { line.before };

@@ -20,6 +20,8 @@ pub enum Why {
     GrowthHeldByPods(u32),
     /// Replicas should be added, but so many are starting already (scaleStrategy.maxUnavailable).
     GrowthHeldByStarting(u32),
+    /// Replicas should be added, but the cluster has not been heard since the hub restarted (HA-2).
+    GrowthHeldUntilHeard(u32),
     /// Growth that never became available was taken back.
     TakenBack(u32),
     /// The user's scale-down.
@@ -82,6 +84,9 @@ impl fmt::Display for Why {
             }
             Self::GrowthHeldByStarting(by) => {
                 write!(f, "{by} replicas wait until starting pods are available")
+            }
+            Self::GrowthHeldUntilHeard(by) => {
+                write!(f, "{by} replicas wait until the cluster is heard again")
             }
             Self::TakenBack(by) => write!(f, "{by} replicas that never became available are taken back"),
             Self::ScaledDown(by) => write!(f, "{by} replicas go by the scale-down"),

@@ -140,6 +140,11 @@ impl Draft<'_> {
             if wanted == 0 {
                 continue;
             }
+            // Its part is kept for it: placed elsewhere it would stay there (HA-2).
+            if self.world.clusters[place].candidate.state == State::Unconfirmed {
+                self.decide(place, Why::GrowthHeldUntilHeard(wanted));
+                continue;
+            }
             if let Some(limit) = own_limit {
                 room.starting = i64::from(limit) - self.starting_at(place);
             }

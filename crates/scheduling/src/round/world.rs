@@ -149,7 +149,12 @@ impl Cluster {
     pub fn is_heard(&self) -> bool {
         matches!(
             self.candidate.state,
-            State::Ready | State::Cordoned | State::Draining | State::Excluded | State::Returning
+            State::Ready
+                | State::Unconfirmed
+                | State::Cordoned
+                | State::Draining
+                | State::Excluded
+                | State::Returning
         )
     }
 }

@@ -50,7 +50,8 @@ pub(super) fn slots(request: &Request, order: &[u32], now: impl Fn(usize) -> (u3
 
 fn slot(cluster: &Candidate, place: u32, (current, named): (u32, u32), when_short: WhenShort) -> Slot {
     let (low, high, limit) = bounds(cluster, current);
-    let may_overcommit = cluster.state == State::Ready && when_short == WhenShort::Overcommit;
+    let takes_more = matches!(cluster.state, State::Ready | State::Unconfirmed);
+    let may_overcommit = takes_more && when_short == WhenShort::Overcommit;
     Slot {
         place,
         tier: cluster.tier,
@@ -79,7 +80,7 @@ fn bounds(cluster: &Candidate, current: u32) -> (u32, u32, Limit) {
         (_, false) => Limit::Max(max),
     };
     match cluster.state {
-        State::Ready => (cluster.min, high, limit),
+        State::Ready | State::Unconfirmed => (cluster.min, high, limit),
         State::Cordoned => (cluster.min, high.min(current), Limit::Cordoned),
         State::Draining => (0, 0, Limit::Draining),
         State::Excluded => (0, 0, Limit::Excluded),

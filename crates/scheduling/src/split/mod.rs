@@ -150,6 +150,8 @@ pub enum State {
     /// Takes and gives replicas.
     #[default]
     Ready,
+    /// Was Ready before the hub restarted and has not been heard since: its part is kept for it, and granted when it is (HA-2).
+    Unconfirmed,
     /// Keeps what it has and takes no more.
     Cordoned,
     /// Gives away all it has.
@@ -173,14 +175,15 @@ impl State {
     pub fn strongest(states: impl IntoIterator<Item = Self>) -> Self {
         let strength = |it: &Self| match it {
             Self::Ready => 0,
-            Self::Cordoned => 1,
-            Self::Draining => 2,
-            Self::Excluded => 3,
-            Self::Unsupported => 4,
-            Self::Offline => 5,
-            Self::Pending => 6,
-            Self::Returning => 7,
-            Self::Lost => 8,
+            Self::Unconfirmed => 1,
+            Self::Cordoned => 2,
+            Self::Draining => 3,
+            Self::Excluded => 4,
+            Self::Unsupported => 5,
+            Self::Offline => 6,
+            Self::Pending => 7,
+            Self::Returning => 8,
+            Self::Lost => 9,
         };
         states.into_iter().max_by_key(strength).unwrap_or_default()
     }

@@ -99,7 +99,7 @@ fn bounds(place: usize, it: &Candidate) -> Row {
     let mut high = max.min(it.fit.unwrap_or(u32::MAX));
     let mut is_frozen = false;
     match it.state {
-        State::Ready => {}
+        State::Ready | State::Unconfirmed => {}
         State::Cordoned => high = high.min(it.current),
         State::Draining | State::Excluded | State::Lost | State::Pending | State::Returning => {
             (low, high) = (0, 0)

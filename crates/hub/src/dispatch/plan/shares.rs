@@ -15,7 +15,7 @@ use scheduling::{
 };
 use serde_json::Value;
 
-use super::{Body, Cluster, Names, Observed, Round, Winner, Write, is_over, says_the_same, selection};
+use super::{Body, Cluster, Observed, Round, Winner, Write, is_over, names::Names, says_the_same, selection};
 use crate::{
     dispatch::{
         pods::Routing,
@@ -241,6 +241,7 @@ impl Draft<'_> {
         let mut after = self.saved.clone();
         ledger::write(&mut after, &self.planned.ledger, None, |it| names.kept(it));
         after.generation = self.observed.generation();
+        after.ambiguous_pods.clone_from(&self.routing.undecided);
         if self.winner.placement.replicas.dynamic != DynamicWeights::None {
             for cluster in &self.prepared.clusters {
                 if let Some(row) = after.clusters.get_mut(cluster.candidate.name.as_str()) {
@@ -287,7 +288,7 @@ impl Draft<'_> {
 }
 
 /// Whether plans reach a cluster in this state. One that the policy does not select is asked to give away what it has.
-fn is_heard(state: State) -> bool {
+pub(super) fn is_heard(state: State) -> bool {
     !matches!(state, State::Offline | State::Lost | State::Pending | State::Unsupported)
 }
 

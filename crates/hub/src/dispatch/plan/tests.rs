@@ -1,4 +1,4 @@
-use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice};
+use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice, assignment::PodsAnswer};
 use serde_json::json;
 
 use super::*;
@@ -158,6 +158,34 @@ fn ha_4_at_rest_nothing_is_saved_or_written() {
     let round = world.plan();
     assert_eq!((round.save, round.writes, round.body), (None, vec![], None));
     assert!(round.is_settled);
+}
+
+#[test]
+fn split_8_a_scale_down_waits_until_it_is_known_whose_the_named_pods_are() {
+    let mut world = World::new(6);
+    world.settle();
+    world.object["spec"]["replicas"] = json!(4);
+    world.object["spec"]["scaleStrategy"] = json!({"podsToDelete": ["x"]});
+    let replicas = |round: &Round| -> Vec<u32> {
+        round.save.as_ref().unwrap().ledger.clusters.values().map(|it| it.share.replicas).collect()
+    };
+    let asking = world.plan();
+    assert_eq!(replicas(&asking), [2, 2, 2], "nothing goes before the answer");
+    assert!(asking.writes.iter().all(|it| it.spec.pods_asked == ["x"]) && asking.writes.len() == 3);
+    world.store(&asking, usize::MAX);
+    world.obey();
+    for cluster in &mut world.clusters {
+        let found = if cluster.facts.name == "b" { vec!["x".to_owned()] } else { Vec::new() };
+        let assignment = Arc::make_mut(cluster.assignment.as_mut().unwrap());
+        assignment.status.as_mut().unwrap().pods = Some(PodsAnswer { asked: vec!["x".to_owned()], found });
+    }
+    let shares = replicas(&world.plan());
+    assert_eq!((shares[1], shares.iter().sum::<u32>()), (1, 4), "{shares:?}");
+    // A cluster that is not heard is not waited for.
+    let silent = world.clusters.iter_mut().find(|it| it.facts.name == "b").unwrap();
+    silent.planning = State::Offline;
+    Arc::make_mut(silent.assignment.as_mut().unwrap()).status.as_mut().unwrap().pods = None;
+    assert_eq!(replicas(&world.plan()), [1, 2, 1]);
 }
 
 #[test]

@@ -22,6 +22,25 @@ fn a_move_grows_first_and_shrinks_when_the_new_pods_are_available_as_move_1_and_
 }
 
 #[test]
+fn a_cluster_that_was_not_heard_since_a_restart_keeps_its_part_as_ha_2_says() {
+    let mut hub = Hub::empty(3);
+    hub.spec.replicas = 9;
+    hub.set(1, State::Unconfirmed);
+    hub.set(2, State::Unconfirmed);
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 0, 0]);
+    assert!(reasons(&plan, "c1").contains(&Why::GrowthHeldUntilHeard(3)));
+    assert_eq!(plan.unplaced, 0);
+    // One is heard, and the other one is not for so long that it is Offline: nobody waits for it any more.
+    hub.set(1, State::Ready);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3, 0]);
+    hub.set(2, State::Offline);
+    hub.round();
+    assert_eq!(hub.shares(|it| it.replicas).iter().sum::<u32>(), 9);
+}
+
+#[test]
 fn without_extra_pods_a_move_shrinks_first_as_move_2_says() {
     let mut hub = Hub::at_rest(2, 3);
     (hub.rules.move_surge, hub.rules.move_unavailable) = (0, 1);

@@ -26,6 +26,9 @@ pub struct Ledger {
     /// Replicas that the user took away and that are still granted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub scale_down: u64,
+    /// Names of pods to delete that several clusters had. They delete nothing while they are asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ambiguous_pods: Vec<String>,
     /// The part of the missing replicas that was made by moves which shrink first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub move_hole: u64,

@@ -1,6 +1,9 @@
 //! What the tests share: a hub with its process, members with their agents, and a person who applies manifests.
 
+mod processes;
+
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,47 +12,29 @@ use std::{
 };
 
 use http::Method;
-use hub::{
-    control::{self, Parts},
-    measures::Measures,
-};
 use kruise_core::{
     admission::{Version, cloneset::default},
     api,
-    backoff::Doubling,
-    controllers::cloneset,
-    runtime::{
-        cache::{Cache, Cached},
-        client::{self, Options},
-        clock::{Clock, Seed},
-        controller::Settings,
-        events,
-        executor::Executor,
-        gates::Gates,
-        metrics::Metrics,
-        throttle::Throttle,
-        webhook::Operation,
-    },
+    runtime::{gates::Gates, webhook::Operation},
 };
-use kube::{Api, Client};
-use member_agent::link::{self, hub::Hub, member::Member, store::Store};
+use member_agent::link;
 use serde_json::{Value, json};
-use sim::{
-    World, fleet,
-    world::{Process, ProcessContext},
-};
-use tokio_util::sync::CancellationToken;
+use sim::{World, fleet, world::Process};
+
+use processes::{agent, hub};
 
 pub(crate) const HUB: &str = "hub";
 pub(crate) const MEMBERS: [&str; 3] = ["member-1", "member-2", "member-3"];
 const OWN: &str = "kruise-system";
-const FLEET: &str = "/apis/fleet.kruise.io/v1alpha1";
+pub(crate) const FLEET: &str = "/apis/fleet.kruise.io/v1alpha1";
 pub(crate) const WEB: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/clonesets/web";
 
 /// A hub, its members, and the processes of both.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) hub: Process,
+    /// The processes of the members, by name.
+    pub(crate) agents: BTreeMap<&'static str, Process>,
     pub(crate) limits: Arc<Limits>,
 }
 
@@ -64,18 +49,43 @@ pub(crate) struct Limits {
     pub(crate) updated: AtomicU64,
 }
 
+/// How pods are named in the clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PodNames {
+    /// Every cluster draws names of its own.
+    Own,
+    /// All clusters draw the same names.
+    Alike,
+}
+
+/// What differs between runs of the same test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) pods: PodNames,
+    pub(crate) seed: u64,
+}
+
 /// Runs `test` with a hub and three members that are all Ready.
 pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce(Stage) -> F) {
+    play_with(Setting { pods: PodNames::Own, seed: 0 }, test);
+}
+
+/// The same in this setting.
+pub(crate) fn play_with<F: Future<Output = ()>>(setting: Setting, test: impl FnOnce(Stage) -> F) {
+    let Setting { pods, seed } = setting;
     let crds = api::crds().into_iter().map(|it| json!(it));
-    let fleet = crds.fold(fleet().hub().members(3).nodes(3), |it, crd| it.define(crd));
+    let fleet = crds.fold(fleet().hub().members(3).nodes(3).seed(seed), |it, crd| it.define(crd));
     fleet.run(async |world| {
         for name in ["fleet-content", "fleet-system", "shop"] {
             namespace(&world, HUB, name);
         }
-        for member in MEMBERS {
+        let mut agents = BTreeMap::new();
+        for (place, member) in (0..).zip(MEMBERS) {
             join(&world, member);
-            let name = member.to_owned();
-            world.process(&agent_of(member), move |process| agent(process, name.clone()));
+            let (name, first) = (member.to_owned(), if pods == PodNames::Own { place << 32 } else { 0 });
+            let process =
+                world.process(&agent_of(member), move |process| agent(process, name.clone(), first));
+            agents.insert(member, process);
         }
         let limits = Arc::new(Limits {
             available: AtomicU64::new(u64::MAX),
@@ -85,7 +95,7 @@ pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce(Stage) -> F) {
         let rule = limits.clone();
         world.invariant("the fleet's limits", move |world| rule.check(world));
         let hub = world.process("hub", hub);
-        let stage = Stage { world, hub, limits };
+        let stage = Stage { world, hub, agents, limits };
         stage.until("all members are Ready", |it| MEMBERS.iter().all(|name| it.state(name) == "Ready")).await;
         test(stage).await;
     });
@@ -117,117 +127,6 @@ fn join(world: &World, member: &str) {
         "spec": {"clusterUid": format!("uid-of-{member}"), "publicKey": "k", "accepted": true},
     });
     world.write(HUB, Method::POST, &format!("{FLEET}/memberclusters"), &cluster).unwrap();
-}
-
-/// One life of the hub, without an election: it is alone.
-async fn hub(process: ProcessContext) {
-    let clock = Clock::following(process.world().now());
-    let measures = Measures::new();
-    let options = Options {
-        user_agent: "hub".into(),
-        metrics: measures.metrics.clone(),
-        throttle: Throttle::default(),
-        clock: clock.clone(),
-    };
-    let client = client::over(process.service(HUB), &options);
-    // Events are told by a client of their own: they are no writes of the hub that a crash could fall between.
-    let sink =
-        events::Sink::new(process.world().client("hub-events", HUB), clock.clone(), measures.metrics.clone());
-    let parts = Parts {
-        client,
-        namespace: "fleet-system".into(),
-        events: sink.recorder("kruise-hub"),
-        measures,
-        clock,
-    };
-    let stop = CancellationToken::new();
-    let (ended, ()) = tokio::join!(control::run(parts, stop.clone()), sink.run(stop));
-    ended.unwrap();
-}
-
-/// One life of an agent: the CloneSet controller and the link.
-async fn agent(process: ProcessContext, name: String) {
-    let clock = Clock::following(process.world().now());
-    let (metrics, stop) = (Metrics::default(), CancellationToken::new());
-    let options = Options {
-        user_agent: "agent".into(),
-        metrics: metrics.clone(),
-        throttle: Throttle::default(),
-        clock: clock.clone(),
-    };
-    let hub = client::over(process.world().service(&agent_of(&name), HUB), &options);
-    let client = process.client(&name);
-    let caches = cloneset::Caches {
-        clonesets: cache("clonesets", &clock),
-        pods: cache("pods", &clock),
-        claims: cache("claims", &clock),
-        revisions: cache("revisions", &clock),
-        nodes: cache("nodes", &clock),
-        jobs: cache("jobs", &clock),
-    };
-    let sink = events::Sink::new(client.clone(), clock.clone(), metrics.clone());
-    let settings = |name| Settings {
-        name,
-        workers: cloneset::WORKERS,
-        backoff: Doubling::default(),
-        clock: clock.clone(),
-        metrics: metrics.clone(),
-    };
-    let context = cloneset::Context {
-        writers: cloneset::Writers::new(&client, &caches),
-        caches: caches.clone(),
-        executor: Executor {
-            limit: 10.try_into().unwrap(),
-            throttle: Throttle::default(),
-            clock: clock.clone(),
-        },
-        recorder: sink.recorder(cloneset::NAME),
-        clock: clock.clone(),
-        seed: Seed::from_number(process.incarnation),
-        options: cloneset::plan::Options::of(&Gates::defaults(), false, true),
-        opened: Arc::default(),
-    };
-    let parts = link::Parts {
-        settings: link::Settings {
-            hub_uid: "the-hub".into(),
-            cluster: name.clone(),
-            identity: format!("agent-{}", process.incarnation),
-            // Each is the only agent of its cluster: nobody led before it.
-            lease: Duration::ZERO,
-            longest_write: Duration::ZERO,
-        },
-        hub: Hub::new(hub, &format!("fleet-{name}"), &clock, &metrics),
-        member: Member {
-            client: client.clone(),
-            clonesets: caches.clonesets.clone(),
-            pods: caches.pods.clone(),
-            revisions: caches.revisions.clone(),
-        },
-        store: Store::new(client.clone(), OWN),
-        events: sink.recorder(link::NAME),
-        gates: Gates::defaults(),
-        chance: Seed::from_number(process.incarnation),
-        controller: settings(link::NAME),
-    };
-    tokio::join!(
-        feed(&caches.clonesets, &client, &stop),
-        feed(&caches.pods, &client, &stop),
-        feed(&caches.claims, &client, &stop),
-        feed(&caches.revisions, &client, &stop),
-        feed(&caches.nodes, &client, &stop),
-        feed(&caches.jobs, &client, &stop),
-        sink.run(stop.clone()),
-        cloneset::controller(context, settings(cloneset::NAME)).run(stop.clone()),
-        link::run(parts, stop.clone()),
-    );
-}
-
-fn cache<K: Cached>(name: &'static str, clock: &Clock) -> Cache<K> {
-    Cache::new(name, clock.clone(), Metrics::default())
-}
-
-async fn feed<K: Cached>(cache: &Cache<K>, client: &Client, stop: &CancellationToken) {
-    cache.run(client.clone(), Api::all(client.clone()), client::watch(), stop.clone()).await;
 }
 
 impl Limits {

@@ -1,0 +1,41 @@
+//! The names of bodies that an object's plans speak of.
+
+use std::collections::BTreeMap;
+
+use kruise_core::api::fleet::{assignment::RevisionRef, binding::Ledger as Saved};
+use scheduling::ledger::Revision;
+
+use super::{Cluster, Observed};
+use crate::ledger;
+
+/// The names of revisions, by hash.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(BTreeMap<String, RevisionRef>);
+
+impl Names {
+    /// Every revision that is known for the object; of two names for one hash the newer body's counts.
+    pub(super) fn of(observed: &Observed<'_>, saved: &Saved, target: RevisionRef) -> Self {
+        let mut names = Self::default();
+        let stored = observed.clusters.iter().filter_map(Cluster::stored);
+        for it in stored.flat_map(|it| [&it.target, &it.stable]).flatten() {
+            names.0.insert(it.hash.clone(), it.clone());
+        }
+        for it in
+            [&saved.rolled_back, &saved.pre_download, &saved.stable, &saved.target].into_iter().flatten()
+        {
+            names.0.insert(it.hash.clone(), it.clone());
+        }
+        names.0.insert(target.hash.clone(), target);
+        names
+    }
+
+    pub(super) fn get(&self, revision: Revision) -> Option<RevisionRef> {
+        self.0.get(&ledger::hash(revision)).cloned()
+    }
+
+    /// The revision as the ledger keeps it, known or not.
+    pub(super) fn kept(&self, revision: Revision) -> RevisionRef {
+        let unknown = || RevisionRef { hash: ledger::hash(revision), ..RevisionRef::default() };
+        self.get(revision).unwrap_or_else(unknown)
+    }
+}
