@@ -56,6 +56,10 @@ pub(crate) struct Link {
     pub(crate) hub_uid: String,
 }
 
+/// Webhooks that the API server of this machine reaches: on loopback, at any port.
+const WEBHOOKS: [(&str, &str); 3] =
+    [("WEBHOOK_HOST", "127.0.0.1"), ("WEBHOOK_PORT", "0"), ("WEBHOOK_CERT_WRITER", "secret")];
+
 /// Starts a manager for the cluster of `kubeconfig`. It logs into `log`.
 pub(crate) fn start(program: &Path, kubeconfig: &Path, link: &Link, log: &Path) -> Result<Running> {
     let flags = [
@@ -67,14 +71,8 @@ pub(crate) fn start(program: &Path, kubeconfig: &Path, link: &Link, log: &Path) 
         "--enable-leader-election=false",
         "--kubeconfig",
     ];
-    let variables = [
-        ("POD_NAMESPACE", "kruise-system"),
-        ("WEBHOOK_HOST", "127.0.0.1"),
-        ("WEBHOOK_PORT", "0"),
-        ("WEBHOOK_CERT_WRITER", "secret"),
-    ];
     let mut command = Command::new(program);
-    command.args(flags).arg(kubeconfig).envs(variables);
+    command.args(flags).arg(kubeconfig).env("POD_NAMESPACE", "kruise-system").envs(WEBHOOKS);
     command.arg("--hub-kubeconfig").arg(&link.kubeconfig).args(["--hub-uid", &link.hub_uid]);
     launch(&command, log)
 }
@@ -82,7 +80,9 @@ pub(crate) fn start(program: &Path, kubeconfig: &Path, link: &Link, log: &Path) 
 /// Starts a hub. It logs into `log`.
 pub(crate) fn start_hub(program: &Path, kubeconfig: &Path, log: &Path) -> Result<Running> {
     let flags = ["--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--kubeconfig"];
-    launch(Command::new(program).args(flags).arg(kubeconfig), log)
+    let mut command = Command::new(program);
+    command.args(flags).arg(kubeconfig).envs(WEBHOOKS);
+    launch(&command, log)
 }
 
 /// Starts the daemon of a node. It logs into its folder.

@@ -13,7 +13,7 @@ async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     // Two providers may be in the build; rustls wants to be told which.
     rustls::crypto::ring::default_provider().install_default().ok().context("another TLS provider is set")?;
-    let settings = Settings::new(arguments, &|name| std::env::var(name).ok());
+    let settings = Settings::new(arguments, &|name| std::env::var(name).ok())?;
     let Log { format, level } = settings.log;
     logs::init(format, level, std::env::var("RUST_LOG").ok().as_deref())?;
     let stop = CancellationToken::new();

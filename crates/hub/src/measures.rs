@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use kruise_core::{api::fleet::member_cluster::ClusterState, runtime::metrics::Metrics};
+use kruise_core::{
+    api::fleet::member_cluster::ClusterState,
+    runtime::{metrics::Metrics, webhook},
+};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -20,6 +23,8 @@ use crate::dispatch::plan::Round;
 pub struct Measures {
     /// Those of the runtime, and where all of them are read.
     pub metrics: Metrics,
+    /// Those of admission.
+    pub webhooks: webhook::Measures,
     plan_seconds: Histogram,
     plan_writes: Counter,
     plan_noops: Counter,
@@ -49,7 +54,9 @@ impl Measures {
         // From a few clusters to thousands.
         let plan_seconds = Histogram::new(exponential_buckets(0.000_05, 4.0, 9));
         let (plan_writes, plan_noops, states) = (Counter::default(), Counter::default(), Family::default());
+        let webhooks = webhook::Measures::default();
         let metrics = Metrics::new(|it| {
+            webhooks.register(it);
             let prefix = it.sub_registry_with_prefix("kruise_fleet");
             prefix.register(
                 "plan_duration_seconds",
@@ -60,7 +67,7 @@ impl Measures {
             prefix.register("plan_noop", "Rounds that changed nothing", plan_noops.clone());
             prefix.register("cluster_state", "1 for the state that a cluster is in", states.clone());
         });
-        Self { metrics, plan_seconds, plan_writes, plan_noops, states }
+        Self { metrics, webhooks, plan_seconds, plan_writes, plan_noops, states }
     }
 
     /// Counts one round.

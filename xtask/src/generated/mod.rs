@@ -53,6 +53,7 @@ fn folders() -> Result<Vec<Folder>> {
         Folder { path: "config/rbac/link", wanted: manifests::link_access()? },
         Folder { path: "config/rbac/hub", wanted: manifests::hub_access()? },
         Folder { path: "config/webhook", wanted: manifests::webhooks()? },
+        Folder { path: "config/webhook/hub", wanted: manifests::hub_webhooks()? },
         Folder { path: "docs/api", wanted: pages },
     ])
 }

@@ -31,13 +31,14 @@ pub(super) fn until_admitted(place: &Place<'_>) -> Result<()> {
     let admitted = patiently("a CloneSet is let in", || {
         place.run(&["apply", "--dry-run=server", "--filename", &sample]).map(drop)
     });
-    admitted.with_context(|| format!("see {}", place.cluster.record.folder.join("agent.log").display()))
+    admitted.with_context(|| format!("see {}", place.cluster.record.folder.display()))
 }
 
 impl<'a> Hub<'a> {
     /// Starts the hub with exactly the rights of `config/rbac/hub`.
     pub(super) fn start(place: &'a Place<'a>, program: &Path) -> Result<(Self, Vec<Running>)> {
         place.run(&["apply", "--filename", &config("rbac/hub")])?;
+        place.run(&["apply", "--filename", &config("webhook/hub")])?;
         let account = [hub::process::SERVICE_ACCOUNT, "--namespace", hub::process::NAMESPACE];
         let token = place.run(&[&["create", "token", "--duration=24h"][..], &account].concat())?;
         let record = &place.cluster.record;

@@ -64,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     progress.say("starting the hub");
     let (hub, mut running) = Hub::start(hub_place, &hub_program)?;
+    fleet::until_admitted(hub_place)?;
     for place in members {
         progress.say(format!("joining {} to the hub and starting its agents", place.name));
         running.extend(hub.join(place, &agent_program)?);

@@ -1,7 +1,12 @@
 //! What must not be deleted by mistake (DEL-4).
 
+use std::collections::BTreeSet;
+
 use kruise_core::{
-    api::{common::keys::DELETE_PROTECTION, fleet::keys},
+    api::{
+        common::keys::DELETE_PROTECTION,
+        fleet::{binding::FleetBinding, keys},
+    },
     runtime::webhook::Verdict,
 };
 use serde_json::Value;
@@ -15,6 +20,12 @@ pub struct Reach {
     pub replicas: u64,
     /// For a namespace: clusters on which federated objects of it run.
     pub clusters: usize,
+}
+
+/// On how many clusters the objects of these bindings run.
+pub fn reached(bindings: &[FleetBinding]) -> usize {
+    let rows = bindings.iter().flat_map(|it| it.status.iter().flat_map(|it| &it.clusters));
+    rows.map(|it| it.cluster.as_str()).collect::<BTreeSet<_>>().len()
 }
 
 /// Judges a deletion of an object, namespace, policy or MemberCluster.

@@ -1,13 +1,15 @@
 //! What is let in on the hub: policies, the fleet's own kinds, and the numbers of federated objects.
 //!
 //! Functions over JSON, like those of `kruise-core::admission`, which judges the objects themselves: here is only what
-//! the fleet adds. Every row of the specification's table of bad input has a test of its number in `tests`.
+//! the fleet adds. [`webhooks`] says what is asked where, and [`reviews`] reads what the functions need. Every row of the specification's table of bad input has a test of its number in `tests`.
 
 pub mod deletion;
 pub mod joining;
 pub mod members;
 pub mod object;
 pub mod policy;
+pub mod reviews;
+pub mod webhooks;
 
 use kruise_core::runtime::webhook::{FieldError, Verdict};
 use serde_json::Value;

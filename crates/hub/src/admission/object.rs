@@ -24,13 +24,28 @@ impl Quota {
     }
 }
 
+/// Whether anything that is judged here is new. Finalizers must come off objects that older rules let in.
+pub fn is_to_judge(object: &Value, old: Option<&Value>) -> bool {
+    old.is_none_or(|old| {
+        object.get("spec") != old.get("spec")
+            || annotation(object, keys::NUMBERS) != annotation(old, keys::NUMBERS)
+    })
+}
+
+/// What an object takes of its namespace's limit: replicas and surge pods.
+pub fn demand(object: &Value) -> u64 {
+    match kinds::of(group_of(object), kind_of(object)).division(object) {
+        Ok(Division::Pods(pods)) => most_pods(&pods),
+        Ok(Division::Pulls(_) | Division::Whole) | Err(_) => 0,
+    }
+}
+
 /// What is wrong with an object's numbers over the fleet.
 pub fn check(object: &Value, quota: Option<Quota>) -> Findings {
-    let group = object["apiVersion"].as_str().and_then(|it| it.split_once('/')).map_or("", |it| it.0);
-    let kind = object["kind"].as_str().unwrap_or_default();
+    let kind = kind_of(object);
     let mut findings = Findings::default();
     findings.faults.extend(annotation_faults(object));
-    match kinds::of(group, kind).division(object) {
+    match kinds::of(group_of(object), kind).division(object) {
         Err(fault) => findings.faults.push(fault),
         Ok(Division::Pods(pods)) => findings.faults.extend(pod_faults(object, &pods, quota)),
         Ok(Division::Pulls(_)) => {}
@@ -55,7 +70,7 @@ fn pod_faults(object: &Value, pods: &PodNumbers, quota: Option<Quota>) -> Vec<Fi
         faults.push(FieldError::invalid(path, value, detail));
     }
     if let Some(quota) = quota {
-        let most = replicas + numbers::max_surge(pods.surge, replicas, Pace::Rolling);
+        let most = most_pods(pods);
         let room = quota.limit.saturating_sub(quota.used_by_others);
         if most > room {
             let detail = format!(
@@ -68,6 +83,19 @@ fn pod_faults(object: &Value, pods: &PodNumbers, quota: Option<Quota>) -> Vec<Fi
         }
     }
     faults
+}
+
+fn most_pods(pods: &PodNumbers) -> u64 {
+    let replicas = u64::from(pods.replicas);
+    replicas + numbers::max_surge(pods.surge, replicas, Pace::Rolling)
+}
+
+fn group_of(object: &Value) -> &str {
+    object["apiVersion"].as_str().and_then(|it| it.split_once('/')).map_or("", |it| it.0)
+}
+
+fn kind_of(object: &Value) -> &str {
+    object["kind"].as_str().unwrap_or_default()
 }
 
 fn sidecar_faults(object: &Value) -> Vec<FieldError> {

@@ -1,6 +1,6 @@
 //! Which clusters are in the fleet, and what can each be used for now?
 //!
-//! [`joining`] decides who may become a member and [`access`] what that one may do on the hub. [`heartbeat`] judges one
+//! [`tokens`] are what a stranger shows, [`joining`] decides who may become a member and [`access`] what that one may do on the hub. [`heartbeat`] judges one
 //! cluster by its Lease, [`guard`] doubts the hub itself when many vanish at once, and [`loss`] says for one object
 //! whether a silent cluster is given up. [`roster`] keeps all of that up to date.
 
@@ -10,6 +10,7 @@ pub mod heartbeat;
 pub mod joining;
 pub mod loss;
 pub mod roster;
+pub mod tokens;
 
 use std::time::Duration;
 

@@ -12,6 +12,17 @@ const VARIABLES: &str = "\
 Environment:
   POD_NAMESPACE  The namespace this process runs in and keeps its own objects in [default: fleet-system]
   POD_NAME       The name of this process, for people who look at the lease [default: HOSTNAME]
+  SERVICE_NAME   The Service through which the API server reaches the webhooks [default: kruise-hub-webhook-service]
+  SECRET_NAME    The Secret with the webhook certificate [default: kruise-hub-webhook-certs]
+  WEBHOOK_HOST   Reach the webhooks at this host or address instead of through the Service; HOST:PORT if the port is
+                 another than the one listened on
+  WEBHOOK_PORT   The port the webhooks listen on [default: 9876]
+  WEBHOOK_CERT_WRITER
+                 Where the certificate is kept: secret, or fs (the default with WEBHOOK_HOST)
+  WEBHOOK_CERT_DIR
+                 The directory of the certificate with fs
+  CERTS_RENEW_BEFORE
+                 How long before its end the certificate is replaced: 10d, 2m, 1y [default: 180d]
   RUST_LOG       Log filter; wins over --v
 
 Exit codes:
@@ -60,6 +71,9 @@ pub struct Arguments {
     /// Where /healthz and /readyz are served; 0 for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = ":8000", value_parser = Listen::parse)]
     pub(super) health_probe_addr: Listen,
+    /// How soon webhooks must be set up once; otherwise the process ends
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = flags::duration)]
+    pub(super) webhook_initialize_timeout: Duration,
 
     /// How much is logged, as klog counts it: up to 5 what happens, 6 and 7 also why, from 8 on everything
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value = "0")]

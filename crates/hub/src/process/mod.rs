@@ -1,7 +1,7 @@
 //! The process: what it is told, and how it begins and ends.
 //!
 //! In this order: client, listeners (so that a taken port is found before anything happens), a look for workload controllers
-//! on the same API server, leader election, and then [`control`].
+//! on the same API server, admission on every replica; and once that is set up, leader election and [`control`].
 
 mod arguments;
 
@@ -22,6 +22,10 @@ use kruise_core::{
         health::{self, Bound, Checks},
         leader::{self, Election, Ended, Timings},
         throttle::Throttle,
+        webhook::{
+            self, Host,
+            settings::{BadVariable, Defaults},
+        },
     },
 };
 use kube::{Api, Client};
@@ -30,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
+    admission::{reviews::Reviewer, webhooks},
     control::{self, Parts},
     measures::Measures,
 };
@@ -43,12 +48,16 @@ pub const NAMESPACE: &str = SYSTEM_NAMESPACE;
 /// The exit code of a process that refuses to start (API-3).
 pub const REFUSED: u8 = 3;
 
+/// How long admission is still served after the signal to stop: until then API servers may not have heard that this
+/// replica is leaving.
+const FAREWELL: Duration = Duration::from_secs(3);
+
 const METRICS: &str = "metrics-addr";
 const PROBES: &str = "health-probe-addr";
 
 /// The rights of the process. Its look for workload controllers needs none of its own: it may read all Leases.
 pub fn needs() -> Vec<Right> {
-    [control::needs(), leader::needs(LEASE)].concat()
+    [control::needs(), leader::needs(LEASE), webhooks::needs()].concat()
 }
 
 /// Everything a hub needs to know.
@@ -68,13 +77,15 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// Where probes are served.
     pub probes: Option<SocketAddr>,
+    /// How admission is served.
+    pub webhook: webhook::settings::Settings,
     /// What is logged.
     pub log: Log,
 }
 
 impl Settings {
     /// Reads the command line and the environment.
-    pub fn new(arguments: Arguments, environment: Environment<'_>) -> Self {
+    pub fn new(arguments: Arguments, environment: Environment<'_>) -> Result<Self, BadVariable> {
         // A variable that is set to nothing, as charts do, is not set.
         let environment = &|name: &str| environment(name).filter(|it| !it.is_empty());
         let namespace = environment("POD_NAMESPACE").unwrap_or_else(|| NAMESPACE.to_owned());
@@ -85,7 +96,15 @@ impl Settings {
             retry: arguments.leader_election_retry_period,
         };
         let lease = (named.unwrap_or_else(|| namespace.clone()), arguments.leader_election_id, timings);
-        Self {
+        let defaults = Defaults {
+            secret: webhooks::CERTIFICATE_SECRET,
+            service: webhooks::SERVICE,
+            own_namespace: namespace.clone(),
+            is_external: false,
+            initialize_within: arguments.webhook_initialize_timeout,
+        };
+        Ok(Self {
+            webhook: webhook::settings::Settings::read(defaults, environment)?,
             source: source(arguments.kubeconfig, arguments.context, environment),
             dedicated_api: arguments.dedicated_api,
             lease: arguments.enable_leader_election.then_some(lease),
@@ -96,7 +115,7 @@ impl Settings {
             metrics: arguments.metrics_addr.0,
             probes: arguments.health_probe_addr.0,
             log: Log::new(arguments.log_format, arguments.verbosity),
-        }
+        })
     }
 }
 
@@ -138,6 +157,9 @@ pub enum Error {
         /// The reason.
         source: std::io::Error,
     },
+    /// Admission cannot be served.
+    #[error("admission cannot be served")]
+    Webhook(#[source] webhook::Error),
     /// The election would not be safe.
     #[error("--leader-election-* flags do not fit together")]
     Election(#[source] leader::Error),
@@ -168,9 +190,13 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     if !settings.dedicated_api {
         refuse_company(&client, clock.now()).await?;
     }
+    let reviewer = Reviewer::new(client.clone(), &settings.namespace, &clock);
+    let server = webhooks::server(&settings.webhook, reviewer, measures.webhooks.observer())
+        .map_err(Error::Webhook)?;
+    let handle = server.handle();
     let sink = events::Sink::new(client.clone(), clock.clone(), measures.metrics.clone());
     let parts = Parts {
-        client,
+        client: client.clone(),
         namespace: settings.namespace.clone(),
         events: sink.recorder("kruise-hub"),
         measures: measures.clone(),
@@ -183,15 +209,18 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
         sink.run(token).await;
         Ok(())
     });
-    let stopping = stop.clone();
-    let ready = Checks::default()
-        .with("stopping", move || if stopping.is_cancelled() { Err("stopping".to_owned()) } else { Ok(()) });
+    let token = close.clone();
+    services.spawn(async { server.run(client, token).await.map_err(Error::Webhook) });
+    let ready = health::probes(Checks::default(), readiness(&handle, &stop));
     serve(&mut services, METRICS, metrics, health::metrics(measures.metrics.clone()), &close);
-    serve(&mut services, PROBES, probes, health::probes(Checks::default(), ready), &close);
+    serve(&mut services, PROBES, probes, ready, &close);
     let ended = tokio::select! {
         broken = broken(&mut services) => broken,
-        ended = act(&settings, parts, &stop) => ended,
+        ended = act(&settings, parts, handle, &stop) => ended,
     };
+    if ended.is_ok() && matches!(settings.webhook.host, Host::Service { .. }) {
+        tokio::time::sleep(FAREWELL).await;
+    }
     close.cancel();
     let mut outcome = ended;
     while let Some(service) = services.join_next().await {
@@ -237,8 +266,28 @@ fn live_holder(lease: &Lease, now: Timestamp) -> Option<&str> {
     (ends > now).then_some(holder)
 }
 
-/// Waits until this process leads, and acts.
-async fn act(settings: &Settings, parts: Parts, stop: &CancellationToken) -> Result<(), Error> {
+/// The replica is not ready from the moment it is told to stop, so that it gets no new work.
+fn readiness(handle: &webhook::Handle, stop: &CancellationToken) -> Checks {
+    let (handle, stop) = (handle.clone(), stop.clone());
+    Checks::default()
+        .with("stopping", move || if stop.is_cancelled() { Err("stopping".to_owned()) } else { Ok(()) })
+        .with_probe("webhook-ready", move || {
+            let handle = handle.clone();
+            async move { handle.check().await.map_err(|it| it.to_string()) }
+        })
+}
+
+/// Waits until admission is set up and this process leads, and acts.
+async fn act(
+    settings: &Settings,
+    parts: Parts,
+    mut handle: webhook::Handle,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    if stop.run_until_cancelled(handle.wait_until_ready()).await.is_none() {
+        return Ok(());
+    }
+    info!(address = %handle.address(), "admission is set up");
     let Some((namespace, name, timings)) = &settings.lease else {
         return control::run(parts, stop.clone()).await.map_err(Error::Control);
     };
@@ -294,7 +343,8 @@ mod tests {
 
     fn settings(arguments: &[&str], variables: &[(&str, &str)]) -> Settings {
         let arguments = Arguments::try_parse_from([&["kruise-hub"], arguments].concat()).unwrap();
-        Settings::new(arguments, &|name| variables.iter().find(|it| it.0 == name).map(|it| it.1.to_owned()))
+        let environment = |name: &str| variables.iter().find(|it| it.0 == name).map(|it| it.1.to_owned());
+        Settings::new(arguments, &environment).unwrap()
     }
 
     #[test]
@@ -307,6 +357,14 @@ mod tests {
             ("hub".into(), "hub-0".into(), None)
         );
         assert_eq!(settings(&["--enable-leader-election=false"], &[]).lease, None);
+    }
+
+    #[test]
+    fn admission_is_reached_through_the_hubs_own_service_or_a_url() {
+        let plain = settings(&[], &[]).webhook;
+        assert_eq!(plain.host, Host::service("fleet-system", "kruise-hub-webhook-service"));
+        let local = settings(&[], &[("WEBHOOK_HOST", "127.0.0.1"), ("WEBHOOK_PORT", "0")]).webhook;
+        assert_eq!((local.host, local.listen), (Host::url("127.0.0.1"), "127.0.0.1:0".parse().unwrap()));
     }
 
     #[test]

@@ -26,6 +26,14 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     member_crds().into_iter().chain(fleet_crds()).collect()
 }
 
+/// The names of the definitions whose versions differ in shape, and which our webhook converts.
+pub fn converted_crds() -> Vec<String> {
+    let is_converted = |it: &CustomResourceDefinition| {
+        it.spec.conversion.as_ref().is_some_and(|it| it.strategy == "Webhook")
+    };
+    crds().into_iter().filter(is_converted).filter_map(|it| it.metadata.name).collect()
+}
+
 /// The definitions that only a hub needs.
 pub fn fleet_crds() -> Vec<CustomResourceDefinition> {
     fleet::crds().into_iter().map(|(crd, columns)| polished(with(crd, columns))).collect()

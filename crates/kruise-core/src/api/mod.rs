@@ -21,7 +21,7 @@ mod schema;
 pub mod sidecarset;
 
 pub use convert::convert;
-pub use crds::{crds, fleet_crds, member_crds};
+pub use crds::{converted_crds, crds, fleet_crds, member_crds};
 
 #[cfg(test)]
 mod tests;

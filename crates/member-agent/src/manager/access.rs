@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::authorization::v1::{ResourceRule, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
 use kruise_core::{
-    api::crds::WEBHOOK_NAMESPACE,
+    api::{self, crds::WEBHOOK_NAMESPACE},
     runtime::{
         access::{Right, Scope},
         client::call,
@@ -18,7 +18,7 @@ use kruise_core::{
 use kube::{Api, Client, api::PostParams};
 use tracing::{debug, warn};
 
-use super::{admission, controllers::CONTROLLERS, settings::CERTIFICATE_SECRET};
+use super::{controllers::CONTROLLERS, settings::CERTIFICATE_SECRET};
 
 /// The ServiceAccount of the manager, as the chart names it.
 pub const SERVICE_ACCOUNT: &str = "kruise-manager";
@@ -39,7 +39,7 @@ pub struct Part {
 /// Every part, with default names of what it keeps.
 pub fn parts() -> Vec<Part> {
     let names = ConfigurationNames::default();
-    let upkeep = webhook::needs(CERTIFICATE_SECRET, &names, admission::converted());
+    let upkeep = webhook::needs(CERTIFICATE_SECRET, &names, api::converted_crds());
     let mut parts = vec![
         Part { gate: None, name: "webhook-upkeep", needs: upkeep },
         Part { gate: None, name: "leader-election", needs: leader::needs(leader::LEASE_NAME) },

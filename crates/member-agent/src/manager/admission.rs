@@ -14,10 +14,7 @@ use kruise_core::{
     },
 };
 
-use super::{
-    Context,
-    settings::{Storage, Webhook},
-};
+use super::{Context, settings::Webhook};
 
 /// Answers the reviews of one path.
 type Review = Box<dyn Fn(Arc<AdmissionRequest>) -> BoxFuture<'static, Verdict> + Send + Sync>;
@@ -77,25 +74,16 @@ pub(super) fn server(
     context: &Context,
     observer: impl Fn(&Event<'_>) + Send + Sync + 'static,
 ) -> Result<Server, webhook::Error> {
-    let Webhook { host, listen, storage, own_namespace, renew_before, initialize_within } = settings.clone();
     let clock = context.clock.clone();
-    let builder = Server::builder()
-        .listen(listen)
-        .host(host)
-        .own_namespace(own_namespace.as_str())
-        .renew_before(renew_before)
-        .initialize_within(initialize_within)
+    let builder = settings
+        .clone()
+        .builder()
         .clock(move || clock.now())
         .observer(observer)
         .registrations(&registrations())
-        .conversion(converted(), |object, version| {
+        .conversion(api::converted_crds(), |object, version| {
             api::convert(object, version).map_err(|it| it.to_string())
         });
-    let builder = match storage {
-        Storage::Secret(name) => builder.secret(own_namespace, name),
-        Storage::External(name) => builder.external(own_namespace, name),
-        Storage::Directory(path) => builder.directory(path),
-    };
     let builder = cloneset::serve(builder, cloneset_setup(context));
     let endpoints = endpoints(context).into_iter();
     endpoints.fold(builder, |it, Endpoint { path, review }| it.review_async(path, review)).bind()
@@ -109,14 +97,6 @@ fn cloneset_setup(context: &Context) -> cloneset::Setup {
         Some(cloneset::PodFacts { is_terminating: pod.is_terminating(), controller })
     };
     cloneset::Setup { gates: context.gates, client: context.client.clone(), pods: Some(Arc::new(find)) }
-}
-
-/// The names of the CRDs whose versions differ in shape.
-pub fn converted() -> Vec<String> {
-    let crds = api::crds().into_iter();
-    crds.filter(|it| it.spec.conversion.as_ref().is_some_and(|it| it.strategy == "Webhook"))
-        .filter_map(|it| it.metadata.name)
-        .collect()
 }
 
 impl Endpoint {

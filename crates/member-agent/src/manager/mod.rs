@@ -127,8 +127,8 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
         clock,
         metrics: measures.metrics.clone(),
     };
-    let server =
-        admission::server(&settings.webhook, &context, measures.observer()).map_err(Error::Webhook)?;
+    let server = admission::server(&settings.webhook, &context, measures.webhooks.observer())
+        .map_err(Error::Webhook)?;
     let handle = server.handle();
 
     // Apart from `stop`: controllers end first, and the others serve them until they have.

@@ -1,11 +1,6 @@
 //! What one manager is told: the command line and the environment, read once and checked before anything starts.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    num::NonZeroUsize,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use kruise_core::{
     api::{
@@ -17,18 +12,17 @@ use kruise_core::{
         client::Source,
         gates::{self, Gate, Gates},
         leader::Timings,
-        webhook::{Host, certs},
+        webhook::settings::{BadVariable, Defaults},
     },
 };
 
 use super::arguments::Arguments;
 use crate::flags::source;
 pub use crate::flags::{Environment, Log};
+pub use kruise_core::runtime::webhook::settings::{Settings as Webhook, Storage};
 
 /// The Secret of the webhook certificate, unless told otherwise.
 pub const CERTIFICATE_SECRET: &str = "kruise-webhook-certs";
-/// The port that webhooks listen on, unless told otherwise.
-pub const WEBHOOK_PORT: u16 = 9876;
 
 /// Everything a manager needs to know.
 #[derive(Debug, Clone)]
@@ -109,34 +103,6 @@ pub struct NodeDuties {
     pub jobs: image_pull_job::Settings,
 }
 
-/// How admission is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Webhook {
-    /// How the API server reaches it.
-    pub host: Host,
-    /// Where it listens.
-    pub listen: SocketAddr,
-    /// Where the certificate is kept.
-    pub storage: Storage,
-    /// The namespace of this process.
-    pub own_namespace: String,
-    /// How long before its end the certificate is replaced.
-    pub renew_before: Duration,
-    /// How soon everything must be set up once.
-    pub initialize_within: Duration,
-}
-
-/// Where the certificate is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Storage {
-    /// In the Secret of this name, which all replicas share.
-    Secret(String),
-    /// In the Secret of this name, which somebody else fills.
-    External(String),
-    /// In a directory.
-    Directory(PathBuf),
-}
-
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -144,15 +110,8 @@ pub enum Error {
     #[error("--feature-gates cannot be used")]
     Gates(#[source] gates::Error),
     /// An environment variable cannot be read.
-    #[error("{name}={value:?} cannot be used: {wanted}")]
-    Variable {
-        /// Which one.
-        name: &'static str,
-        /// Its value.
-        value: String,
-        /// What would do.
-        wanted: &'static str,
-    },
+    #[error(transparent)]
+    Variable(#[from] BadVariable),
 }
 
 impl Settings {
@@ -164,7 +123,14 @@ impl Settings {
         let gates = arguments.feature_gates.join(",");
         let gates =
             Gates::parse(&gates, environment("CUSTOM_RESOURCE_ENABLE").as_deref()).map_err(Error::Gates)?;
-        let webhook = webhook(&arguments, gates, own_namespace.clone(), environment)?;
+        let defaults = Defaults {
+            secret: CERTIFICATE_SECRET,
+            service: WEBHOOK_SERVICE,
+            own_namespace: own_namespace.clone(),
+            is_external: gates.is_on(Gate::EnableExternalCerts),
+            initialize_within: arguments.webhook_initialize_timeout,
+        };
+        let webhook = Webhook::read(defaults, environment)?;
         let lease = arguments.enable_leader_election.then(|| Lease {
             namespace: Some(arguments.leader_election_namespace)
                 .filter(|it| !it.is_empty())
@@ -211,78 +177,6 @@ impl Settings {
             log: Log::new(arguments.log_format, arguments.verbosity),
             without_effect: arguments.without_effect.given,
         })
-    }
-}
-
-fn webhook(
-    arguments: &Arguments,
-    gates: Gates,
-    own_namespace: String,
-    environment: Environment<'_>,
-) -> Result<Webhook, Error> {
-    let port = match environment("WEBHOOK_PORT") {
-        None => WEBHOOK_PORT,
-        Some(value) => value.parse().map_err(|_| Error::Variable {
-            name: "WEBHOOK_PORT",
-            value,
-            wanted: "it must be a port number",
-        })?,
-    };
-    let named = environment("WEBHOOK_HOST");
-    let secret = environment("SECRET_NAME").unwrap_or_else(|| CERTIFICATE_SECRET.to_owned());
-    let directory = environment("WEBHOOK_CERT_DIR").map(PathBuf::from);
-    let directory = directory.unwrap_or_else(|| std::env::temp_dir().join("kruise-webhook-certs"));
-    let writer = environment("WEBHOOK_CERT_WRITER");
-    let storage = match (writer.as_deref(), &named) {
-        _ if gates.is_on(Gate::EnableExternalCerts) => Storage::External(secret),
-        (Some("fs"), _) | (None, Some(_)) => Storage::Directory(directory),
-        (Some("secret") | None, _) => Storage::Secret(secret),
-        (Some(other), _) => {
-            let (value, wanted) = (other.to_owned(), "it must be fs or secret");
-            return Err(Error::Variable { name: "WEBHOOK_CERT_WRITER", value, wanted });
-        }
-    };
-    let host = match named {
-        Some(named) => url(&named)?,
-        None => Host::service(
-            own_namespace.as_str(),
-            environment("SERVICE_NAME").unwrap_or_else(|| WEBHOOK_SERVICE.to_owned()),
-        ),
-    };
-    Ok(Webhook {
-        listen: SocketAddr::new(listen(&host), port),
-        host,
-        storage,
-        own_namespace,
-        renew_before: certs::renew_before(&environment("CERTS_RENEW_BEFORE").unwrap_or_default()),
-        initialize_within: arguments.webhook_initialize_timeout,
-    })
-}
-
-/// A host, an address, or either with a port.
-fn url(named: &str) -> Result<Host, Error> {
-    if let Ok(address) = named.parse::<SocketAddr>() {
-        return Ok(Host::Url { host: address.ip().to_string(), port: Some(address.port()) });
-    }
-    match named.rsplit_once(':') {
-        // More than one colon is an IPv6 address.
-        Some((host, port)) if !host.contains(':') => {
-            let wrong = |_| Error::Variable {
-                name: "WEBHOOK_HOST",
-                value: named.to_owned(),
-                wanted: "it must be a host or an address, with a port number if there is a colon",
-            };
-            Ok(Host::Url { host: host.to_owned(), port: Some(port.parse().map_err(wrong)?) })
-        }
-        _ => Ok(Host::url(named)),
-    }
-}
-
-/// Every interface, unless the API server is told to come through loopback: then nobody else needs to reach it.
-fn listen(host: &Host) -> IpAddr {
-    match host.dns_name().parse::<IpAddr>() {
-        Ok(address) if matches!(host, Host::Url { .. }) && address.is_loopback() => address,
-        _ => Ipv4Addr::UNSPECIFIED.into(),
     }
 }
 

@@ -23,17 +23,12 @@ struct Converter {
 
 impl Converter {
     async fn start(cluster: &Cluster, namespace: &str) -> Result<Self> {
-        let converted: Vec<String> = api::crds()
-            .into_iter()
-            .filter(|it| it.spec.conversion.as_ref().is_some_and(|it| it.strategy == "Webhook"))
-            .filter_map(|it| it.metadata.name)
-            .collect();
         let clock = Clock::system();
         let server = Server::builder()
             .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .host(Host::url("127.0.0.1"))
             .secret(namespace, "webhook-certs")
-            .conversion(converted, |object, version| {
+            .conversion(api::converted_crds(), |object, version| {
                 api::convert(object, version).map_err(|it| it.to_string())
             })
             .clock(move || clock.now())

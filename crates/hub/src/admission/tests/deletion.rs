@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::refusal;
-use crate::admission::deletion::{Reach, review};
+use crate::admission::deletion::{Reach, reached, review};
 
 #[test]
 fn del_4_protected_objects_are_not_deleted() {
@@ -35,4 +35,17 @@ fn del_4_the_protection_of_openkruise_counts_replicas_over_the_fleet() {
     assert!(refusal(review(&object("Always"), Reach::default())).is_some());
     assert!(refusal(review(&object("Cascading"), running)).unwrap().contains("3 replicas"));
     assert_eq!(refusal(review(&object("Cascading"), Reach::default())), None);
+}
+
+#[test]
+fn del_4_a_cluster_that_runs_several_objects_of_a_namespace_counts_once() {
+    let binding = |clusters: &[&str]| {
+        let rows: Vec<_> = clusters.iter().map(|it| json!({"cluster": it, "state": "Ready"})).collect();
+        serde_json::from_value(json!({
+            "metadata": {"name": "b"}, "spec": {"object": {"apiVersion": "v1", "kind": "k", "name": "n", "uid": "u"}},
+            "status": {"clusters": rows},
+        }))
+        .unwrap()
+    };
+    assert_eq!(reached(&[binding(&["a", "b"]), binding(&["b"]), binding(&[])]), 2);
 }

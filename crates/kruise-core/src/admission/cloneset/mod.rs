@@ -9,7 +9,7 @@ mod validate;
 mod warnings;
 
 pub use default::default;
-pub use reviews::{MUTATE_PATH, PodLookup, REGISTRATIONS, Setup, VALIDATE_PATH, serve};
+pub use reviews::{MUTATE_PATH, PodLookup, REGISTRATIONS, Setup, VALIDATE_PATH, mutated, serve, validated};
 pub use validate::{Context, FindPod, PodFacts, validate, validate_delete};
 pub use warnings::warnings;
 

@@ -64,7 +64,7 @@ pub fn serve(server: Builder, setup: Setup) -> Builder {
 }
 
 /// The object with its defaults.
-pub(super) fn mutated(request: &AdmissionRequest, gates: Gates) -> Verdict {
+pub fn mutated(request: &AdmissionRequest, gates: Gates) -> Verdict {
     let (version, object) = match read(request) {
         Ok(read) => read,
         Err(verdict) => return verdict,
@@ -75,7 +75,7 @@ pub(super) fn mutated(request: &AdmissionRequest, gates: Gates) -> Verdict {
 }
 
 /// Whether the object may pass.
-pub(super) async fn validated(request: &AdmissionRequest, setup: &Setup) -> Verdict {
+pub async fn validated(request: &AdmissionRequest, setup: &Setup) -> Verdict {
     if request.operation == Operation::Delete {
         let denial = request.old_object.as_ref().and_then(|it| validate_delete(it, setup.gates));
         return denial.map_or_else(Verdict::allow, Verdict::Denied);

@@ -25,12 +25,11 @@ use super::{
     registration::{self, ConfigurationNames, Registration},
     review::AdmissionRequest,
     routes::{Event, Observer, Routes},
+    settings::PORT,
     sync::{self, Pace},
     verdict::Verdict,
 };
 
-/// Where the server listens unless told otherwise.
-const PORT: u16 = 9876;
 /// How long running requests may take to end once the server is told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 

@@ -1,0 +1,7 @@
+//! Ring 3: what the hub lets in, and who may join it, on real API servers.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod bad_input;
+mod doors;
+mod kit;
