@@ -55,6 +55,13 @@ fn folders() -> Result<Vec<Folder>> {
         Folder { path: "config/webhook", wanted: manifests::webhooks()? },
         Folder { path: "config/webhook/hub", wanted: manifests::hub_webhooks()? },
         Folder { path: "docs/api", wanted: pages },
+        // Helm takes no file from outside of a chart.
+        Folder { path: "deploy/member/files/crd", wanted: definitions(api::member_crds())? },
+        Folder { path: "deploy/member/files/rbac", wanted: manifests::access()? },
+        Folder { path: "deploy/member/files/rbac/link", wanted: manifests::link_access()? },
+        Folder { path: "deploy/member/files/webhook", wanted: manifests::webhooks()? },
+        Folder { path: "deploy/hub/files/crd", wanted: definitions(api::crds())? },
+        Folder { path: "deploy/hub/files/rbac", wanted: manifests::hub_access()? },
     ])
 }
 

@@ -1,6 +1,6 @@
 //! The clusters tests run on: those named by `FLEET_KUBECONFIGS`, else ones of our own that end with the tests.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use anyhow::Result;
 use lab::{
@@ -25,6 +25,8 @@ pub(super) fn why_no_nodes() -> Option<String> {
 #[derive(Debug)]
 pub(super) struct Fleet {
     ours: Vec<(&'static str, Attached)>,
+    /// Only where charts are tested.
+    helm: Option<PathBuf>,
 }
 
 impl Fleet {
@@ -32,7 +34,12 @@ impl Fleet {
     pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
         let hub = Shape { fake_nodes: 2, ..Shape::default() };
         let member = Shape { storage: true, ..hub.clone() };
-        Self::start(&[("hub", hub), ("m1", member.clone()), ("m2", member)], progress)
+        let helm = match std::env::var_os(KUBECONFIGS) {
+            None => Some(binaries::helm(progress)?),
+            Some(_) => None,
+        };
+        let fleet = Self::start(&[("hub", hub), ("m1", member.clone()), ("m2", member)], progress)?;
+        Ok(Self { helm, ..fleet })
     }
 
     /// One member with three real nodes and storage.
@@ -43,7 +50,7 @@ impl Fleet {
     fn start(shapes: &[(&'static str, Shape)], progress: &mut Progress) -> Result<Self> {
         if let Some(named) = std::env::var_os(KUBECONFIGS) {
             progress.say(format!("using the clusters of {KUBECONFIGS}: {}", named.display()));
-            return Ok(Self { ours: Vec::new() });
+            return Ok(Self { ours: Vec::new(), helm: None });
         }
         let mut ours = Vec::new();
         for (name, shape) in shapes {
@@ -51,7 +58,7 @@ impl Fleet {
             ours.push((*name, cluster::attached(&unique, shape, progress)?));
         }
         progress.say("clusters are ready");
-        Ok(Self { ours })
+        Ok(Self { ours, helm: None })
     }
 
     /// What tests find the clusters by.
@@ -69,6 +76,7 @@ impl Fleet {
             variables.push((KUBECONFIGS, named));
             let kubectl = binaries::control_plane(&mut Progress::start())?.kubectl;
             variables.push(("FLEET_KUBECTL", kubectl.into_os_string()));
+            variables.extend(self.helm.iter().map(|it| ("FLEET_HELM", it.clone().into_os_string())));
         }
         Ok(variables)
     }

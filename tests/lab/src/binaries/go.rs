@@ -1,4 +1,4 @@
-//! Builds Kubernetes and etcd from their Go modules, showing progress by packages compiled.
+//! Builds Kubernetes, etcd and Helm from their Go modules, showing progress by packages compiled.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{ETCD, KUBERNETES};
+use super::{ETCD, HELM, KUBERNETES};
 use crate::{home, process, progress::Progress};
 
 /// Builds programs of Kubernetes into `folder`.
@@ -45,8 +45,7 @@ pub(super) fn kubernetes(folder: &Path, names: &[&str], progress: &mut Progress)
     )?;
     tidy(&module, progress)?;
 
-    let (major, minor) = KUBERNETES.split_once('.').context("a release has a minor number")?;
-    let minor = minor.split('.').next().unwrap_or_default();
+    let (major, minor) = release(KUBERNETES)?;
     let stamp = "k8s.io/component-base/version";
     let flags = format!(
         "-s -w -X {stamp}.gitVersion=v{KUBERNETES} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
@@ -76,6 +75,39 @@ pub(super) fn etcd(folder: &Path, progress: &mut Progress) -> Result<PathBuf> {
     tidy(&module, progress)?;
     build(&module, "-s -w", folder, &["./etcd".to_owned()], progress)?;
     Ok(program)
+}
+
+/// Builds Helm into `folder`.
+pub(super) fn helm(folder: &Path, progress: &mut Progress) -> Result<PathBuf> {
+    let _lock = lock("helm")?;
+    let program = folder.join("helm");
+    if program.exists() {
+        return Ok(program);
+    }
+    progress.say(format!("building Helm v{HELM} from source, once per user (about 3 minutes on 2 cores)"));
+    let module = module("helm")?;
+    fs::write(
+        module.join("go.mod"),
+        format!("module localhelm\n\ngo 1.24.0\n\nrequire helm.sh/helm/v3 v{HELM}\n"),
+    )?;
+    fs::write(
+        module.join("tools.go"),
+        "//go:build tools\n\npackage localhelm\n\nimport _ \"helm.sh/helm/v3/cmd/helm\"\n",
+    )?;
+    tidy(&module, progress)?;
+    let (major, minor) = release(KUBERNETES)?;
+    // Without these it takes every cluster that it cannot ask for one of years ago.
+    let stamps = [("pkg/chartutil.k8sVersionMajor", major), ("pkg/chartutil.k8sVersionMinor", minor)];
+    let stamps = stamps.map(|(name, value)| format!(" -X helm.sh/helm/v3/{name}={value}")).concat();
+    let flags = format!("-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM}{stamps}");
+    build(&module, &flags, folder, &["helm.sh/helm/v3/cmd/helm".to_owned()], progress)?;
+    Ok(program)
+}
+
+/// The major and the minor number of a version.
+fn release(version: &str) -> Result<(&str, &str)> {
+    let (major, rest) = version.split_once('.').context("a release has a minor number")?;
+    Ok((major, rest.split('.').next().unwrap_or_default()))
 }
 
 fn module(name: &str) -> Result<PathBuf> {

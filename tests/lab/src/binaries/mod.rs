@@ -19,6 +19,8 @@ use crate::{home, process, progress::Progress};
 pub const KUBERNETES: &str = "1.34.4";
 /// The etcd release that is built where none is found.
 pub const ETCD: &str = "3.6.5";
+/// The Helm release that is built where none is found.
+pub const HELM: &str = "3.19.5";
 /// The oldest minor release of Kubernetes 1 that the clusters are started with.
 const OLDEST_MINOR: u32 = 33;
 
@@ -84,6 +86,14 @@ pub fn node(progress: &mut Progress) -> Result<Node> {
     debian::node(kubelet, progress)
 }
 
+/// Finds or builds Helm.
+pub fn helm(progress: &mut Progress) -> Result<PathBuf> {
+    match existing("helm") {
+        Some(it) => Ok(it),
+        None => go::helm(&cache("helm", HELM)?, progress),
+    }
+}
+
 /// Why this machine cannot run control planes, if so.
 pub fn why_no_control_planes() -> Option<String> {
     let folder = cache("kubernetes", KUBERNETES).ok()?;
@@ -143,9 +153,16 @@ fn is_recent(name: &str, program: &Path) -> bool {
     let arguments: &[&str] = match name {
         "kubectl" => &["version", "--client", "--output=json"],
         "etcd" => return true,
+        "helm" => return takes_ownership(program),
         _ => &["--version"],
     };
     process::output(Command::new(program).args(arguments)).is_ok_and(|it| minor_of(&it) >= Some(OLDEST_MINOR))
+}
+
+/// Helm 3.17 and newer can; what tests left behind on a cluster is not Helm's.
+fn takes_ownership(helm: &Path) -> bool {
+    let help = process::output(Command::new(helm).args(["upgrade", "--help"]));
+    help.is_ok_and(|it| it.contains("--take-ownership"))
 }
 
 /// The minor number of the first `v1.N` in a text.

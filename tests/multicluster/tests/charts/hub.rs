@@ -1,0 +1,56 @@
+//! The chart of the management cluster: installed, upgraded, uninstalled.
+
+use anyhow::Result;
+use multicluster::cluster;
+use serde_json::Value;
+
+use crate::chart::{HUB, HUB_FULL, get, serve_monitors};
+
+fn ours<'a>(kind: &'a str, name: &'a str) -> [&'a str; 4] {
+    ["--namespace", "fleet-system", kind, name]
+}
+
+#[tokio::test]
+async fn a_hub_is_installed_upgraded_and_uninstalled() -> Result<()> {
+    let cluster = cluster("hub");
+    cluster.install_crds().await?;
+    HUB.uninstall(&cluster)?;
+    serve_monitors(&cluster)?;
+
+    HUB.install(&cluster, &[])?;
+    let deployment = get(&cluster, &ours("deployment", "kruise-hub"))?;
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
+    assert_eq!(
+        get(&cluster, &ours("serviceaccount", account.as_str().unwrap_or_default()))?["kind"],
+        "ServiceAccount"
+    );
+    let policy = cluster.kubectl(&[
+        "get",
+        "crd",
+        "placementpolicies.fleet.kruise.io",
+        "--output=jsonpath={.metadata.annotations}",
+    ])?;
+    assert!(policy.contains("\"meta.helm.sh/release-name\":\"hub\""), "{policy}");
+
+    HUB.install(&cluster, HUB_FULL)?;
+    let deployment = get(&cluster, &ours("deployment", "kruise-hub"))?;
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"],
+        "mirror.example/kruise-hub:1.2.3"
+    );
+    assert_eq!(get(&cluster, &ours("servicemonitor", "kruise-hub"))?["kind"], "ServiceMonitor");
+
+    HUB.uninstall(&cluster)?;
+    assert_eq!(get(&cluster, &ours("deployment", "kruise-hub"))?, Value::Null);
+    for namespace in ["fleet-system", "fleet-content"] {
+        let status = &get(&cluster, &["namespace", namespace])?["status"];
+        assert_eq!(status["phase"], "Active", "{namespace} holds what agents rely on");
+    }
+    assert_eq!(
+        get(&cluster, &["crd", "memberclusters.fleet.kruise.io"])?["kind"],
+        "CustomResourceDefinition"
+    );
+    Ok(())
+}
