@@ -79,13 +79,7 @@ async fn a_member_is_installed_upgraded_and_uninstalled() -> Result<()> {
     assert!(cluster.try_kubectl(&["create", "--filename", "-"], &cloneset.to_string())?.status.success());
 
     MEMBER.install(&cluster, &[])?;
-    let deployment = get(&cluster, &ours("deployment", "kruise-controller-manager"))?;
-    assert_eq!(deployment["spec"]["replicas"], 2);
-    let daemon = get(&cluster, &ours("daemonset", "kruise-daemon"))?;
-    let image = |it: &Value| it["spec"]["template"]["spec"]["containers"][0]["image"].clone();
-    assert_eq!(image(&daemon), image(&deployment));
-    let port = get(&cluster, &ours("service", "kruise-webhook-service"))?["spec"]["ports"][0].clone();
-    assert_eq!((&port["port"], &port["targetPort"]), (&json!(443), &json!(9876)));
+    installed_as_named(&cluster)?;
     eventually("managers and daemons are on the nodes, as their own webhooks leave them alone", async || {
         let ready =
             get(&cluster, &ours("deployment", "kruise-controller-manager"))?["status"]["readyReplicas"]
@@ -143,5 +137,16 @@ fn changed_as_asked(cluster: &Cluster) -> Result<()> {
         let bundle = &configuration["webhooks"][0]["clientConfig"]["caBundle"];
         assert_eq!(*bundle, "bm90IGEgY2VydGlmaWNhdGU=", "what the manager filled in stays");
     }
+    Ok(())
+}
+
+fn installed_as_named(cluster: &Cluster) -> Result<()> {
+    let deployment = get(cluster, &ours("deployment", "kruise-controller-manager"))?;
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let daemon = get(cluster, &ours("daemonset", "kruise-daemon"))?;
+    let image = |it: &Value| it["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    assert_eq!(image(&daemon), image(&deployment));
+    let port = get(cluster, &ours("service", "kruise-webhook-service"))?["spec"]["ports"][0].clone();
+    assert_eq!((&port["port"], &port["targetPort"]), (&json!(443), &json!(9876)));
     Ok(())
 }
