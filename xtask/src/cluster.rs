@@ -28,6 +28,9 @@ pub(crate) enum Command {
         /// A default storage class, `standard`, whose volumes are folders of this machine
         #[arg(long)]
         storage: bool,
+        /// The API server alone, without controllers and service accounts: nobody writes but its clients
+        #[arg(long, conflicts_with_all = ["nodes", "fake_nodes", "storage"])]
+        bare: bool,
     },
     /// Show the clusters of this user
     List,
@@ -53,9 +56,14 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Up { name, nodes, fake_nodes, node_cpus, storage } => {
-            let shape =
-                Shape { nodes: *nodes, fake_nodes: *fake_nodes, node_cpus: *node_cpus, storage: *storage };
+        Command::Up { name, nodes, fake_nodes, node_cpus, storage, bare } => {
+            let shape = Shape {
+                nodes: *nodes,
+                fake_nodes: *fake_nodes,
+                node_cpus: *node_cpus,
+                storage: *storage,
+                bare: *bare,
+            };
             up(name, &shape)
         }
         Command::List => list(),

@@ -31,6 +31,8 @@ pub struct Shape {
     pub node_cpus: Option<usize>,
     /// Whether claims get volumes.
     pub storage: bool,
+    /// Whether there is nothing but the API server, so that nobody writes but its clients.
+    pub bare: bool,
 }
 
 /// What is written down of a cluster before anything of it is started, so that it can always be taken down.
@@ -51,6 +53,9 @@ pub struct Record {
     /// Whether it has a storage class.
     #[serde(default)]
     pub storage: bool,
+    /// Whether it is an API server alone.
+    #[serde(default)]
+    pub bare: bool,
 }
 
 /// Whether a cluster's keeper is there.
@@ -287,6 +292,7 @@ fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Recor
             .collect(),
         fake_nodes: (0..shape.fake_nodes).map(|it| format!("{name}-f{}", it + 1)).collect(),
         storage: shape.storage,
+        bare: shape.bare,
         folder,
     };
     let mut file = File::create(record.folder.join("record.json"))?;

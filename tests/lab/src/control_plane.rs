@@ -45,6 +45,8 @@ pub struct ControlPlane {
     ports: Ports,
     /// Names of real nodes: the API server reaches their kubelets by name.
     node_names: Vec<String>,
+    /// Whether there is nothing but the API server.
+    bare: bool,
     /// The authority node certificates are signed by.
     pub authority: Authority,
     children: Vec<Running>,
@@ -76,8 +78,15 @@ impl ControlPlane {
             authority.client(user, group)?.write(&pki, user)?;
         }
         pki::write_token_keys(&pki)?;
-        let this =
-            Self { folder: folder.to_owned(), programs, ports, node_names, authority, children: Vec::new() };
+        let this = Self {
+            folder: folder.to_owned(),
+            programs,
+            ports,
+            node_names,
+            bare: false,
+            authority,
+            children: Vec::new(),
+        };
         for (user, file) in [
             ("admin", "kubeconfig"),
             ("system:kube-controller-manager", "controller-manager.kubeconfig"),
@@ -102,9 +111,7 @@ impl ControlPlane {
 
     /// Starts everything; answers when the API server is ready.
     pub async fn start(&mut self) -> Result<()> {
-        self.run("etcd", self.etcd())?;
-        self.run(APISERVER, self.apiserver()?)?;
-        self.wait_ready().await?;
+        self.start_server().await?;
         self.run("kube-controller-manager", self.controller_manager())?;
         self.run("kube-scheduler", self.scheduler())
     }
@@ -117,6 +124,18 @@ impl ControlPlane {
         let server = server.context("the API server was never started")?;
         server.kill();
         *server = Running::start(APISERVER, command, &log)?;
+        self.wait_ready().await
+    }
+
+    /// Starts an API server alone. Without a controller manager no service accounts are made, so pods must do without.
+    pub async fn start_bare(&mut self) -> Result<()> {
+        self.bare = true;
+        self.start_server().await
+    }
+
+    async fn start_server(&mut self) -> Result<()> {
+        self.run("etcd", self.etcd())?;
+        self.run(APISERVER, self.apiserver()?)?;
         self.wait_ready().await
     }
 
@@ -195,6 +214,9 @@ impl ControlPlane {
                 "--kubelet-preferred-address-types=Hostname",
             ])
             .args(["--enable-bootstrap-token-auth=true"]);
+        if self.bare {
+            command.arg("--disable-admission-plugins=ServiceAccount");
+        }
         for (flag, file) in [
             ("client-ca-file", "ca.crt"),
             ("tls-cert-file", "apiserver.crt"),
