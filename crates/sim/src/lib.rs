@@ -10,6 +10,8 @@ pub mod server;
 pub mod faults;
 pub mod nodes;
 
+pub mod serve;
+
 pub mod conformance;
 
 pub mod log;

@@ -86,7 +86,7 @@ impl LinkService {
                 }
                 request
             }
-            Ok(None) => return Ok(plain(&other_path(parts.uri.path()))),
+            Ok(None) => return Ok(self.describe(&parts)),
             Err(failure) => return Ok(plain(&Answer::json(failure.code, &failure.body()))),
         };
         let weather = self.link.weather();
@@ -104,6 +104,13 @@ impl LinkService {
             Ok(Outcome::Broken) => Err(reset()),
             Ok(Outcome::Silent) | Err(_) => never().await,
         }
+    }
+
+    fn describe(&self, parts: &Parts) -> Response<SimBody> {
+        let accept = parts.headers.get(http::header::ACCEPT).and_then(|it| it.to_str().ok());
+        let page = self.member.server().describe(parts.uri.path(), accept.unwrap_or_default());
+        let response = Response::builder().status(page.code).header(http::header::CONTENT_TYPE, page.media);
+        response.body(SimBody::full(page.body)).expect("constant headers are valid")
     }
 
     fn response(&self, answer: Answer, draw: Seed) -> Response<SimBody> {
@@ -254,20 +261,6 @@ fn refusal(code: u16, request: &ApiRequest) -> Answer {
         _ => Failure::internal("etcdserver: request timed out"),
     };
     Answer::json(code, &failure.body())
-}
-
-/// Paths outside the API proper.
-fn other_path(path: &str) -> Answer {
-    match path {
-        "/version" => Answer::json(
-            200,
-            &json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "platform": "linux/amd64",
-                    "gitCommit": "", "gitTreeState": "clean", "buildDate": "2030-01-01T00:00:00Z",
-                    "goVersion": "go1.24", "compiler": "gc"}),
-        ),
-        "/healthz" | "/livez" | "/readyz" => Answer::Body { code: 200, body: Bytes::from_static(b"ok") },
-        _ => Answer::json(404, &Failure::unknown_path().body()),
-    }
 }
 
 fn plain(answer: &Answer) -> Response<SimBody> {

@@ -5,7 +5,11 @@
 
 pub mod admission;
 pub mod apply;
+pub mod discovery;
+pub mod fields;
+pub mod form;
 pub mod object;
+pub mod openapi;
 pub mod patch;
 pub mod registry;
 pub mod request;
@@ -15,6 +19,7 @@ pub mod selector;
 pub mod status;
 pub mod store;
 mod subresource;
+pub mod table;
 mod verbs;
 pub mod watch;
 
@@ -107,6 +112,17 @@ pub enum Answer {
     Watch(WatchPlan),
 }
 
+/// An answer that is about the server and not about objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The HTTP code.
+    pub code: u16,
+    /// The media type.
+    pub media: &'static str,
+    /// The text.
+    pub body: Bytes,
+}
+
 impl Answer {
     /// The HTTP code.
     pub fn code(&self) -> u16 {
@@ -179,6 +195,11 @@ impl Cluster {
         let mut state = self.state();
         verbs::dispatch(&mut state, request, &self.clock, self.seed)
             .unwrap_or_else(|failure| Answer::failure(&failure))
+    }
+
+    /// Answers a read of a path that is no kind's: what there is, in which versions, with which fields.
+    pub fn describe(&self, path: &str, accept: &str) -> Page {
+        discovery::answer(&self.state().registry, path, accept)
     }
 
     /// Writes from inside the cluster (its own controllers and kubelets), without a client.

@@ -75,6 +75,10 @@ pub struct Query {
     pub grace_period_seconds: Option<i64>,
     /// `propagationPolicy`
     pub propagation_policy: Option<String>,
+    /// `includeObject`, for tables
+    pub include_object: Option<String>,
+    /// `fieldValidation=Strict`
+    pub strict: bool,
     /// No parameter of the API: how old a read that may be old is to be.
     pub staleness: Option<std::time::Duration>,
 }
@@ -182,6 +186,8 @@ impl Query {
                 "force" => query.force = truth(),
                 "gracePeriodSeconds" => query.grace_period_seconds = number()?.map(|it| it as i64),
                 "propagationPolicy" => query.propagation_policy = filled(),
+                "includeObject" => query.include_object = filled(),
+                "fieldValidation" => query.strict = value == "Strict",
                 _ => {}
             }
         }

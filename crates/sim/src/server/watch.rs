@@ -1,6 +1,12 @@
 //! Watches: a cursor into a table's history that waits for more.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -8,6 +14,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::server::{
     Cluster, State,
+    form::Form,
     object::{Stored, set},
     registry::Resource,
     selector::Filter,
@@ -45,8 +52,8 @@ pub struct WatchPlan {
     pub start: Start,
     /// Whether it sends bookmarks.
     pub bookmarks: bool,
-    /// Whether it sends metadata only.
-    pub metadata_only: bool,
+    /// In which form it sends objects.
+    pub form: Form,
     /// When it ends.
     pub timeout: Duration,
     /// What wakes it.
@@ -61,6 +68,8 @@ pub struct WatchSession {
     cursor: Option<u64>,
     ends: Instant,
     next_bookmark: Instant,
+    /// Whether the columns of a table were sent: rows after the first do not repeat them.
+    headed: AtomicBool,
     over: bool,
 }
 
@@ -78,7 +87,7 @@ impl WatchSession {
     pub fn begin(cluster: Arc<Cluster>, plan: WatchPlan) -> Self {
         let now = Instant::now();
         let (ends, next_bookmark) = (now + plan.timeout, now + BOOKMARK_EVERY);
-        Self { cluster, plan, cursor: None, ends, next_bookmark, over: false }
+        Self { cluster, plan, cursor: None, ends, next_bookmark, headed: AtomicBool::new(false), over: false }
     }
 
     /// Waits for the next lines; `None` when the watch is over.
@@ -185,19 +194,13 @@ impl WatchSession {
     }
 
     fn line(&self, state: &State, kind: &str, stored: &Arc<Stored>, version: u64) -> WatchLine {
-        let plain = stored.version == version && !self.plan.metadata_only;
+        let plain = stored.version == version && self.plan.form == Form::Whole;
         let text = match state.text(&self.plan.resource, stored) {
             Ok(text) if plain => text,
             _ => {
                 let mut object = state.in_version(&self.plan.resource, stored).unwrap_or(Value::Null);
                 set(&mut object, &["metadata", "resourceVersion"], json!(version.to_string()));
-                if self.plan.metadata_only {
-                    object = json!({
-                        "kind": "PartialObjectMetadata",
-                        "apiVersion": "meta.k8s.io/v1",
-                        "metadata": object["metadata"],
-                    });
-                }
+                object = self.in_form(object);
                 object.to_string().into()
             }
         };
@@ -216,14 +219,20 @@ impl WatchSession {
         if initial.is_some() {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let (kind, api_version) = if self.plan.metadata_only {
-            ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned())
-        } else {
-            (self.plan.resource.kind.clone(), self.plan.resource.api_version())
-        };
+        let (kind, api_version) = (self.plan.resource.kind.clone(), self.plan.resource.api_version());
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        let object = self.in_form(object);
         let line = format!("{}\n", json!({"type": "BOOKMARK", "object": object}));
         WatchLine { about: String::new(), text: line.into() }
+    }
+
+    fn in_form(&self, object: Value) -> Value {
+        let now = self.cluster.clock().now();
+        let mut written = self.plan.form.write(&self.plan.resource, object, now);
+        if matches!(self.plan.form, Form::Table(_)) && self.headed.swap(true, Ordering::Relaxed) {
+            written["columnDefinitions"] = Value::Null;
+        }
+        written
     }
 
     fn cluster_version(&self) -> u64 {

@@ -63,13 +63,23 @@ pub(crate) struct Shared {
 impl World {
     /// An empty world. It must be made inside a tokio runtime with one thread and a paused clock.
     pub fn new(seed: u64) -> Self {
+        Self::starting_at(seed, Clock::virtual_epoch())
+    }
+
+    /// An empty world whose clock shows `now` and goes on as tokio's does. With a clock that is not paused this is a
+    /// world for people: it runs while nobody asks anything, and no seed repeats it.
+    pub fn at(seed: u64, now: Timestamp) -> Self {
+        Self::starting_at(seed, Clock::starting_at(now))
+    }
+
+    fn starting_at(seed: u64, clock: Clock) -> Self {
         // Jitter inside kube's back-off comes from this thread's generator.
         fastrand::seed(seed);
         let agenda = Arc::new(Agenda::default());
         let shared = Arc::new(Shared {
             number: seed,
             seed: Seed::new(seed),
-            clock: Clock::virtual_epoch(),
+            clock,
             log: EventLog::keeping(4_096),
             agenda: agenda.clone(),
             members: Mutex::default(),

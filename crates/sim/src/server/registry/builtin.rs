@@ -1,6 +1,7 @@
 //! The built-in kinds.
 
-use super::{Resource, ScalePaths, Traits};
+use super::{Names, Resource, ScalePaths, Traits};
+use crate::server::table;
 
 /// Flags: `n`amespaced, `s`tatus, `g`eneration, `u`nconditional update, `c`reate on update, `d`eleted object returned.
 const KINDS: &[(&str, &str, &str, &str, &str)] = &[
@@ -105,6 +106,7 @@ pub(super) fn all() -> impl Iterator<Item = Resource> {
             storage_version: (*version).to_owned(),
             kind: (*kind).to_owned(),
             plural: (*plural).to_owned(),
+            names: Names::default(),
             namespaced: has('n'),
             traits: Traits {
                 custom: false,
@@ -117,8 +119,11 @@ pub(super) fn all() -> impl Iterator<Item = Resource> {
             scale: None,
             selectable: Vec::new(),
             schema: None,
+            columns: Vec::new(),
         };
         let qualified = resource.qualified();
+        resource.names = Names::builtin(&qualified, kind);
+        resource.columns = table::builtin(&qualified);
         if let Some((_, fields)) = SELECTABLE.iter().find(|(name, _)| *name == qualified) {
             resource.selectable = fields.iter().map(|it| (*it).to_owned()).collect();
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Resource, ScalePaths, Traits};
-use crate::server::object::set;
+use super::{Names, Resource, ScalePaths, Traits};
+use crate::server::{object::set, table};
 
 /// One entry for each served version.
 pub(super) fn versions(crd: &Value) -> Vec<Resource> {
@@ -22,6 +22,7 @@ pub(super) fn versions(crd: &Value) -> Vec<Resource> {
             storage_version: text(&storage["name"]),
             kind: text(&spec["names"]["kind"]),
             plural: text(&spec["names"]["plural"]),
+            names: Names::custom(&spec["names"]),
             namespaced: spec["scope"] == "Namespaced",
             traits: Traits {
                 custom: true,
@@ -34,6 +35,7 @@ pub(super) fn versions(crd: &Value) -> Vec<Resource> {
             scale: scale(&version["subresources"]["scale"]),
             selectable: selectable(version),
             schema: schema(version),
+            columns: table::custom(&version["additionalPrinterColumns"]),
         })
         .collect()
 }

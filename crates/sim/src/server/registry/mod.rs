@@ -2,15 +2,22 @@
 
 mod builtin;
 mod crd;
+mod names;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use serde_json::{Value, json};
 
 pub use crd::established;
+pub use names::Names;
+
+use crate::server::table::Column;
 
 /// One kind, in one of its versions.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Resource {
     /// API group, empty for core.
     pub group: String,
@@ -22,6 +29,8 @@ pub struct Resource {
     pub kind: String,
     /// The name in paths, such as `pods`.
     pub plural: String,
+    /// What else people call it.
+    pub names: Names,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// What else is particular about it.
@@ -32,6 +41,8 @@ pub struct Resource {
     pub selectable: Vec<String>,
     /// The schema, for custom resources.
     pub schema: Option<Arc<Value>>,
+    /// What tables of it show.
+    pub columns: Vec<Column>,
 }
 
 /// The yes-or-no facts about a kind.
@@ -100,16 +111,18 @@ pub struct Registry {
 impl Registry {
     /// The kinds every cluster has.
     pub fn builtin() -> Self {
+        // All clusters of a process share them: there may be a thousand.
+        static BUILTIN: OnceLock<Vec<Arc<Resource>>> = OnceLock::new();
         let mut registry = Self { kinds: BTreeMap::new() };
-        for resource in builtin::all() {
-            registry.add(resource);
+        for resource in BUILTIN.get_or_init(|| builtin::all().map(Arc::new).collect()) {
+            registry.add(resource.clone());
         }
         registry
     }
 
-    fn add(&mut self, resource: Resource) {
+    fn add(&mut self, resource: Arc<Resource>) {
         let key = (resource.group.clone(), resource.plural.clone());
-        self.kinds.entry(key).or_default().push(Arc::new(resource));
+        self.kinds.entry(key).or_default().push(resource);
     }
 
     /// Finds what a path names.
@@ -140,7 +153,7 @@ impl Registry {
         let Some(first) = versions.first() else { return };
         self.kinds.remove(&(first.group.clone(), first.plural.clone()));
         for resource in versions {
-            self.add(resource);
+            self.add(Arc::new(resource));
         }
     }
 

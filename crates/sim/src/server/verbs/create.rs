@@ -18,6 +18,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     if !meta_str(&object, "resourceVersion").is_empty() {
         return Err(Failure::plain(500, "", "resourceVersion should not be set on objects to be created"));
     }
+    call.check_fields(&object)?;
     let object = create_object(call, object, None)?;
     Ok(call.respond(201, object))
 }

@@ -9,6 +9,7 @@ mod update;
 use std::{sync::Arc, time::Duration};
 
 use http::Method;
+use jiff::Timestamp;
 use serde_json::Value;
 
 pub(super) use delete::{DeleteOptions, delete_object};
@@ -19,6 +20,8 @@ use super::{
     Answer, State,
     admission::{Operation, Review},
     apply::{self, Writer},
+    fields,
+    form::Form,
     object::Key,
     registry::Resource,
     request::ApiRequest,
@@ -100,6 +103,11 @@ impl Call<'_> {
 
     /// The body as an object of the path's kind.
     pub(super) fn body(&self) -> Result<Value, Failure> {
+        if self.request.content_type == "application/vnd.kubernetes.protobuf" {
+            let message = "simulated clusters read JSON and no protobuf; kubectl sends JSON when a manifest goes \
+                           through it: kubectl create ... --dry-run=client -o json | kubectl apply -f -";
+            return Err(Failure::plain(415, "UnsupportedMediaType", message));
+        }
         let object: Value = serde_json::from_slice(&self.request.body).map_err(|error| {
             let (kind, version) = (&self.resource.kind, &self.resource.version);
             let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}");
@@ -128,6 +136,11 @@ impl Call<'_> {
             }
         }
         Ok(object)
+    }
+
+    /// Refuses fields that the kind does not have, where the client wants that.
+    pub(super) fn check_fields(&self, object: &Value) -> Result<(), Failure> {
+        if self.request.query.strict { fields::check(&self.resource, object) } else { Ok(()) }
     }
 
     /// How the kind's fields merge.
@@ -170,11 +183,13 @@ impl Call<'_> {
         }
     }
 
-    /// Answers with an object, or with its metadata when that is what was asked for.
+    /// Answers with an object, in the form that was asked for.
     pub(super) fn respond(&self, code: u16, object: Value) -> Answer {
-        if read::wants_metadata(self.request) {
-            return Answer::json(code, &read::metadata_only(&object));
-        }
-        Answer::json(code, &object)
+        Answer::json(code, &Form::of(self.request).write(&self.resource, object, self.time()))
+    }
+
+    /// The cluster's clock, to the second.
+    pub(super) fn time(&self) -> Timestamp {
+        self.now.parse().expect("it was written from a time")
     }
 }

@@ -27,6 +27,7 @@ pub(in crate::server) fn patch(call: &mut Call<'_>, endpoint: Endpoint) -> Resul
     let old = call.state.in_version(&call.resource, &existing)?;
     let object = patched(call, &old)?;
     check_patched(call, &object)?;
+    call.check_fields(&object)?;
     let object = update_object(call, &existing, object, endpoint, None)?;
     Ok(call.respond(200, object))
 }
@@ -108,6 +109,7 @@ fn server_side_apply(
     }
     update::check_name(call, &applied)?;
     check_declared(call, &applied)?;
+    call.check_fields(&applied)?;
     let writer = call.writer(apply::Operation::Apply);
     let resource = call.resource.clone();
     let shape = Call::shape(&resource);

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::Call;
 use crate::server::{
     Answer, ExpiredWatch,
+    form::{Form, metadata_only},
     object::{Key, Stored},
-    request::ApiRequest,
     selector::Filter,
     status::Failure,
+    table,
     watch::{Start, WatchPlan},
 };
 
@@ -19,16 +20,6 @@ const TOO_OLD_TOKEN: &str = "The provided continue parameter is too old to displ
 start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \
 of the results. Continuing with the provided token results in an inconsistent list - objects that were created, \
 modified, or deleted between the time the first chunk was returned and now may show up in the list.";
-
-/// Whether the client asked for metadata only.
-pub(in crate::server) fn wants_metadata(request: &ApiRequest) -> bool {
-    request.accept.contains("as=PartialObjectMetadata")
-}
-
-/// An object's `PartialObjectMetadata`.
-pub(in crate::server) fn metadata_only(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
-}
 
 pub(super) fn get(call: &mut Call<'_>) -> Result<Answer, Failure> {
     if let Some(version) = call.request.query.resource_version.as_deref() {
@@ -42,8 +33,8 @@ pub(super) fn get(call: &mut Call<'_>) -> Result<Answer, Failure> {
         }
         None => call.existing()?,
     };
-    if wants_metadata(call.request) {
-        return Ok(Answer::json(200, &metadata_only(&stored.value())));
+    if Form::of(call.request) != Form::Whole {
+        return Ok(call.respond(200, call.state.in_version(&call.resource, &stored)?));
     }
     Ok(Answer::Body { code: 200, body: call.state.text(&call.resource, &stored)? })
 }
@@ -213,14 +204,15 @@ fn write_list(
     next: Option<String>,
     remaining: Option<usize>,
 ) -> Result<Answer, Failure> {
-    let metadata = wants_metadata(call.request);
+    let form = Form::of(call.request);
+    let metadata = form == Form::Metadata;
     let (kind, api_version) = if metadata {
         ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
     } else {
         (format!("{}List", call.resource.kind), call.resource.api_version())
     };
     let mut meta = json!({"resourceVersion": version.to_string()});
-    if call.resource.traits.custom && !metadata {
+    if call.resource.traits.custom && form == Form::Whole {
         meta["continue"] = json!("");
     }
     if let Some(next) = next {
@@ -228,6 +220,18 @@ fn write_list(
         if let Some(remaining) = remaining.filter(|it| *it > 0) {
             meta["remainingItemCount"] = json!(remaining);
         }
+    }
+    if let Form::Table(include) = form {
+        let columns = &call.resource.columns;
+        let mut table = table::empty(columns, meta);
+        let rows: Result<Vec<Value>, Failure> = page
+            .iter()
+            .map(|it| {
+                Ok(table::row(columns, &call.state.in_version(&call.resource, it)?, include, call.time()))
+            })
+            .collect();
+        table["rows"] = rows?.into();
+        return Ok(Answer::json(200, &table));
     }
     // The items are pasted in as text: a list of thousands costs no parsing.
     let mut body = format!("{{\"kind\":{},\"apiVersion\":{},", json!(kind), json!(api_version)).into_bytes();
@@ -290,7 +294,7 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result<Answer, Failure> {
         filter,
         start,
         bookmarks: query.bookmarks,
-        metadata_only: wants_metadata(call.request),
+        form: Form::of(call.request),
         timeout: std::time::Duration::from_secs(seconds),
         subscription,
     }))

@@ -28,6 +28,7 @@ pub(in crate::server) enum Endpoint {
 
 pub(super) fn put(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let object = call.body()?;
+    call.check_fields(&object)?;
     check_name(call, &object)?;
     let Some(existing) = call.state.store.get(&call.table(), &call.key()).cloned() else {
         if !call.resource.traits.create_on_update {
