@@ -26,7 +26,7 @@ pub(crate) const MEMBER_FULL: &[&str] = &[
     "webhookConfiguration.failurePolicy.pods=Ignore,webhookConfiguration.timeoutSeconds=30",
     "daemon.socketLocation=/run,daemon.socketFile=containerd/containerd.sock,daemon.port=10321",
     "daemon.credentialProvider.enable=true,daemon.credentialProvider.hostPath=/opt/plugins",
-    "daemon.credentialProvider.awsCredentialsDir=/root/.aws,daemon.extraArgs={--v=6}",
+    "daemon.credentialProvider.awsCredentialsDir=/root/.aws,daemon.extraArgs={--context=node}",
     "daemon.extraEnvs[0].name=HTTPS_PROXY,daemon.extraEnvs[0].value=proxy",
     "hub.enabled=true,hub.kubeconfigSecret=fleet,hub.uid=2f8f,hub.cluster=eu-1",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=a",
