@@ -30,15 +30,18 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// A hub and two members with fake nodes, the members also with storage.
+    /// A hub and two members with fake nodes, the members also with storage, and an API server that nobody else
+    /// writes to.
     pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
         let hub = Shape { fake_nodes: 2, ..Shape::default() };
         let member = Shape { storage: true, ..hub.clone() };
+        let bare = Shape { bare: true, ..Shape::default() };
         let helm = match std::env::var_os(KUBECONFIGS) {
             None => Some(binaries::helm(progress)?),
             Some(_) => None,
         };
-        let fleet = Self::start(&[("hub", hub), ("m1", member.clone()), ("m2", member)], progress)?;
+        let shapes = [("hub", hub), ("m1", member.clone()), ("m2", member), ("bare", bare)];
+        let fleet = Self::start(&shapes, progress)?;
         Ok(Self { helm, ..fleet })
     }
 

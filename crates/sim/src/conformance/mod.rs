@@ -7,10 +7,12 @@
 mod accepted;
 mod generate;
 mod observe;
+mod trial;
 
 pub use accepted::accepted;
 pub use generate::{Step, prepare, sequence};
 pub use observe::{Observation, observe};
+pub use trial::{hold, install};
 
 use serde_json::Value;
 

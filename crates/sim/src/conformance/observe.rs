@@ -43,6 +43,7 @@ pub async fn observe(
     for (index, step) in steps.iter().enumerate() {
         run.step(index, step).await?;
     }
+    let mut watches = Vec::new();
     for root in ["/api/v1", "/apis/conformance.example.com/v1", "/apis/coordination.k8s.io/v1"] {
         let kinds: &[&str] = match root {
             "/api/v1" => &["configmaps", "secrets", "pods"],
@@ -53,9 +54,10 @@ pub async fn observe(
             let path = format!(
                 "{root}/namespaces/{namespace}/{kind}?watch=true&resourceVersion={start}&timeoutSeconds=1"
             );
-            run.watch(kind, &path).await?;
+            watches.push((*kind, path));
         }
     }
+    run.watch(&watches).await?;
     Ok(run.observations)
 }
 
@@ -82,15 +84,28 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn watch(&mut self, kind: &str, path: &str) -> Result<(), kube::Error> {
-        let request = Request::get(path).body(Body::empty()).map_err(kube::Error::HttpError)?;
-        let response = self.client.send(request).await?;
-        let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let events: Vec<Value> = text.lines().filter_map(|it| serde_json::from_str(it).ok()).collect();
-        let events: Vec<Value> = events.into_iter().map(|it| self.normal(it)).collect();
-        self.observations.push(Observation { step: format!("watch {kind}"), code, answer: json!(events) });
+    /// All watches at once: each lasts until its time is over.
+    async fn watch(&mut self, watches: &[(&str, String)]) -> Result<(), kube::Error> {
+        let open = |path: &str| {
+            let (client, request) = (self.client, Request::get(path).body(Body::empty()));
+            async move {
+                let response = client.send(request.map_err(kube::Error::HttpError)?).await?;
+                let code = response.status().as_u16();
+                let bytes = response.into_body().collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+                Ok::<_, kube::Error>((code, String::from_utf8_lossy(&bytes).into_owned()))
+            }
+        };
+        let answers = futures::future::join_all(watches.iter().map(|(_, path)| open(path))).await;
+        for ((kind, _), answer) in watches.iter().zip(answers) {
+            let (code, text) = answer?;
+            let events: Vec<Value> = text.lines().filter_map(|it| serde_json::from_str(it).ok()).collect();
+            let events: Vec<Value> = events.into_iter().map(|it| self.normal(it)).collect();
+            self.observations.push(Observation {
+                step: format!("watch {kind}"),
+                code,
+                answer: json!(events),
+            });
+        }
         Ok(())
     }
 

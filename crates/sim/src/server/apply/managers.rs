@@ -93,7 +93,34 @@ impl Managers {
             };
             Manager { writer, time: entry["time"].clone(), set: FieldSet::read(&entry["fieldsV1"]) }
         };
-        Self { entries: entries.map(read).collect() }
+        let mut managers: Vec<Manager> = Vec::new();
+        for entry in entries.map(read) {
+            // Of two entries of one manager, which a Scale can leave behind, the later counts.
+            managers.retain(|it| !it.is(&entry.writer));
+            managers.push(entry);
+        }
+        Self { entries: managers }
+    }
+
+    /// What any write through the scale subresource does to the count's owners, even one that changes nothing. They
+    /// are shown to the Scale in its own version and come back as others: an updater's count leaves its entry for one
+    /// of its own, without a time.
+    pub fn pass_through_scale(&mut self, count: &[&str]) {
+        let mut alone = FieldSet::default();
+        count.iter().fold(&mut alone, |set, name| set.child(&format!("f:{name}"))).here = true;
+        let mut returned = Vec::new();
+        for entry in self.entries.iter_mut().filter(|it| it.writer.operation == Operation::Update) {
+            if !entry.set.intersection(&alone).is_empty() {
+                entry.set = entry.set.difference(&alone);
+                returned.push(Manager {
+                    writer: entry.writer.clone(),
+                    time: Value::Null,
+                    set: alone.clone(),
+                });
+            }
+        }
+        self.entries.retain(|it| !it.set.is_empty());
+        self.entries.extend(returned);
     }
 
     /// Writes `metadata.managedFields`, in the order kube-apiserver does: appliers first, then by time and name.

@@ -38,7 +38,8 @@ pub fn apply(
     let named = walk::fields_of(shape, applied);
     managers.replace(writer, named);
 
-    let pruned = prune(shape, merged, &managers, last.as_ref());
+    let gone = disowned(&managers, last.as_ref());
+    let pruned = merge::remove_fields(shape, &merged, &gone);
     let changed = walk::compare(shape, live, &pruned);
     let written = changed.modified.union(&changed.added);
 
@@ -47,7 +48,7 @@ pub fn apply(
         return Err(conflict(&conflicts));
     }
     managers.take_away(writer, &written);
-    managers.take_away(writer, &changed.removed);
+    managers.take_away(writer, &without_emptied(&changed.removed, &gone));
     managers.strip(writer);
     // Applying what is already so makes an owner, but does not count as a change.
     if pruned != *live {
@@ -89,12 +90,25 @@ pub fn bare(object: &Value) -> Value {
     object
 }
 
-/// Takes out what the applier owned before, owns no longer, and nobody else owns.
-fn prune(shape: Shape<'_>, merged: Value, managers: &Managers, last: Option<&FieldSet>) -> Value {
-    let Some(last) = last.filter(|it| !it.is_empty()) else { return merged };
+/// What the applier owned before, owns no longer, and nobody else owns.
+fn disowned(managers: &Managers, last: Option<&FieldSet>) -> FieldSet {
+    let Some(last) = last.filter(|it| !it.is_empty()) else { return FieldSet::default() };
     let owned = managers.union();
-    let gone = still_there(&last.difference(&owned), &owned);
-    merge::remove_fields(shape, &merged, &gone)
+    still_there(&last.difference(&owned), &owned)
+}
+
+/// A map or list that only lost its last entry is gone from the object, but whoever made it still owns it: that is
+/// how kube-apiserver counts.
+fn without_emptied(removed: &FieldSet, gone: &FieldSet) -> FieldSet {
+    let mut result = removed.clone();
+    for (element, set) in &gone.below {
+        if let Some(child) = removed.below.get(element) {
+            let mut rest = without_emptied(child, set);
+            rest.here &= set.here;
+            result.below.insert(element.clone(), rest);
+        }
+    }
+    result
 }
 
 /// An item or map of which someone owns a part is not removed as a whole.

@@ -119,3 +119,37 @@ fn a_custom_schema_says_which_lists_are_keyed() {
     let expected = json!({"spec": {"rows": [{"id": "a", "n": 1}, {"id": "b", "n": 2}], "plain": ["y"]}});
     assert_eq!(merged, expected);
 }
+
+#[test]
+fn whoever_made_a_map_owns_it_after_an_applier_took_its_last_entry_away() {
+    let labelled = |value: &str| json!({"metadata": {"labels": {"app": value}}});
+    let none = Managers::default();
+    let managers =
+        track(Shape::root(None), &json!({}), &labelled("x"), &none, &updater("u"), "2030-01-01T00:00:00Z");
+    let force = Conflicts { now: "now", force: true };
+    let (live, managers) =
+        apply(Shape::root(None), &labelled("x"), &labelled("y"), &managers, &applier("a"), force).unwrap();
+    let (live, managers) =
+        apply(Shape::root(None), &live, &json!({"metadata": {}}), &managers, &applier("a"), force).unwrap();
+    assert_eq!(live, json!({"metadata": {}}));
+    let rows = managers.write();
+    assert_eq!(rows[0]["fieldsV1"], json!({"f:metadata": {"f:labels": {}}}), "{rows}");
+}
+
+#[test]
+fn a_scale_that_changes_nothing_takes_the_count_out_of_its_updaters_entry() {
+    let object = json!({"spec": {"replicas": 1, "size": "small"}});
+    let none = Managers::default();
+    let mut managers =
+        track(Shape::root(None), &json!({}), &object, &none, &updater("u"), "2030-01-01T00:00:00Z");
+    managers.pass_through_scale(&["spec", "replicas"]);
+    let rows = managers.write();
+    assert_eq!(rows[0]["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}), "{rows}");
+    assert_eq!(rows[0]["time"], Value::Null);
+    assert_eq!(rows[1]["fieldsV1"], json!({"f:spec": {".": {}, "f:size": {}}}), "{rows}");
+
+    // The next write reads two entries of one manager, and the later one counts.
+    let read = Managers::read(&json!({"metadata": {"managedFields": rows}}));
+    assert!(!read.has_owner(&["spec", "replicas"]));
+    assert!(read.has_owner(&["spec", "size"]));
+}

@@ -324,6 +324,10 @@ fn write_managers(
             if endpoint == Endpoint::Main && call.resource.traits.status {
                 managers.forget(&writer, &["status"]);
             }
+            if let Some(paths) = call.resource.scale.as_ref().filter(|_| writer.subresource == "scale") {
+                let path: Vec<&str> = paths.spec.iter().map(String::as_str).collect();
+                managers.pass_through_scale(&path);
+            }
             managers
         }
     };
