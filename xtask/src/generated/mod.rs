@@ -62,6 +62,7 @@ fn folders() -> Result<Vec<Folder>> {
         Folder { path: "deploy/member/files/webhook", wanted: manifests::webhooks()? },
         Folder { path: "deploy/hub/files/crd", wanted: definitions(api::crds())? },
         Folder { path: "deploy/hub/files/rbac", wanted: manifests::hub_access()? },
+        Folder { path: "deploy/hub/files/webhook", wanted: manifests::hub_webhooks()? },
     ])
 }
 

@@ -54,8 +54,17 @@ struct Outcome {
 }
 
 /// The test programs that need clusters, by ring; every other test is of the ring of values.
-const SERVER_TESTS: [&str; 9] =
-    ["servers", "agents", "clonesets", "joining", "clusters", "charts", "kubectl", "kubectl_fleet", "conformance"];
+const SERVER_TESTS: [&str; 9] = [
+    "servers",
+    "agents",
+    "clonesets",
+    "joining",
+    "clusters",
+    "charts",
+    "kubectl",
+    "kubectl_fleet",
+    "conformance",
+];
 const NODE_TESTS: [&str; 4] = ["nodes", "duties", "clonesets_on_nodes", "real_nodes"];
 
 /// Test programs whose tests mostly wait, and wait side by side: as many at once, whatever the number of CPUs.

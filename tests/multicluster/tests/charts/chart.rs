@@ -36,7 +36,7 @@ pub(crate) const MEMBER_FULL: &[&str] = &[
 /// The same for the hub.
 pub(crate) const HUB_FULL: &[&str] = &[
     "hub.image.repository=mirror.example/kruise-hub,hub.image.tag=1.2.3,hub.replicas=3",
-    "hub.dedicatedApi=true,hub.loggingFormat=,hub.priorityClassName=system-cluster-critical",
+    "hub.webhook.port=9443,hub.dedicatedApi=true,hub.loggingFormat=,hub.priorityClassName=system-cluster-critical",
     "hub.nodeSelector.disk=ssd,hub.extraArgs={--leader-election-lease-duration=30s}",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=a",
     "serviceAccount.annotations.owner=b,imagePullSecrets[0].name=d",

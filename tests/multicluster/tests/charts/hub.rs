@@ -6,6 +6,11 @@ use serde_json::Value;
 
 use crate::chart::{HUB, HUB_FULL, get, serve_monitors};
 
+const CONFIGURATIONS: [(&str, &str); 2] = [
+    ("mutatingwebhookconfiguration", "kruise-hub-mutating-webhook-configuration"),
+    ("validatingwebhookconfiguration", "kruise-hub-validating-webhook-configuration"),
+];
+
 fn ours<'a>(kind: &'a str, name: &'a str) -> [&'a str; 4] {
     ["--namespace", "fleet-system", kind, name]
 }
@@ -15,6 +20,10 @@ async fn a_hub_is_installed_upgraded_and_uninstalled() -> Result<()> {
     let cluster = cluster("hub");
     cluster.install_crds().await?;
     HUB.uninstall(&cluster)?;
+    for (kind, name) in CONFIGURATIONS {
+        // Those of other tests lead to servers that are gone.
+        cluster.kubectl(&["delete", "--ignore-not-found", kind, name])?;
+    }
     serve_monitors(&cluster)?;
 
     HUB.install(&cluster, &[])?;
@@ -41,9 +50,22 @@ async fn a_hub_is_installed_upgraded_and_uninstalled() -> Result<()> {
         "mirror.example/kruise-hub:1.2.3"
     );
     assert_eq!(get(&cluster, &ours("servicemonitor", "kruise-hub"))?["kind"], "ServiceMonitor");
+    let service = get(&cluster, &ours("service", "kruise-hub-webhook-service"))?;
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 9443);
+    for (kind, name) in CONFIGURATIONS {
+        let webhooks = &get(&cluster, &[kind, name])?["webhooks"];
+        assert!(webhooks.as_array().is_some_and(|it| !it.is_empty()), "{kind}: {webhooks}");
+    }
 
     HUB.uninstall(&cluster)?;
     assert_eq!(get(&cluster, &ours("deployment", "kruise-hub"))?, Value::Null);
+    for (kind, name) in CONFIGURATIONS {
+        assert_eq!(
+            get(&cluster, &[kind, name])?,
+            Value::Null,
+            "a webhook that nobody answers refuses everything"
+        );
+    }
     for namespace in ["fleet-system", "fleet-content"] {
         let status = &get(&cluster, &["namespace", namespace])?["status"];
         assert_eq!(status["phase"], "Active", "{namespace} holds what agents rely on");

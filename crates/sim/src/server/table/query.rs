@@ -82,7 +82,10 @@ impl Step {
                 let fits = |item: &&Value| {
                     path.first(item).is_some_and(|it| match it {
                         Value::String(text) => text == equals,
-                        other => other.to_string() == *equals,
+                        other => {
+                            let text = other.to_string();
+                            text == *equals
+                        }
                     })
                 };
                 value.as_array().into_iter().flatten().filter(fits).collect()
