@@ -73,10 +73,15 @@ fn the_hub_takes_what_the_chart_gives_it() -> Result<()> {
         let [("kruise-hub", pod)] = pods(&objects)[..] else { bail!("the hub is one Deployment") };
         let container = &pod["containers"][0];
         let parsed = hub::process::Arguments::try_parse_from(arguments(container))?;
-        let settings = hub::process::Settings::new(parsed, &environment(container));
+        let settings = hub::process::Settings::new(parsed, &environment(container))?;
         assert_eq!(settings.dedicated_api, !values.is_empty());
-        assert_eq!(container["ports"][0]["containerPort"], settings.metrics.unwrap().port());
-        assert_eq!(container["ports"][1]["containerPort"], settings.probes.unwrap().port());
+        let port = |name: &str| {
+            let ports = container["ports"].as_array().into_iter().flatten();
+            ports.filter(|it| it["name"] == name).map(|it| it["containerPort"].clone()).next()
+        };
+        assert_eq!(port("metrics"), Some(settings.metrics.unwrap().port().into()));
+        assert_eq!(port("health"), Some(settings.probes.unwrap().port().into()));
+        assert_eq!(port("webhook-server"), Some(settings.webhook.listen.port().into()));
     }
     Ok(())
 }
