@@ -330,15 +330,20 @@ where
     }
 }
 
-/// The fields of `wanted` that are not so in `status`.
+/// The fields of `wanted` that are not so in `status`, if anybody could tell the difference.
 fn changes(status: &Value, wanted: &Value) -> Option<Value> {
-    let fields = wanted.as_object()?.iter().filter(|(name, value)| {
-        let known = &status[name.as_str()];
-        // A count that is not there is zero.
-        known != *value && !(known.is_null() && (value.as_u64() == Some(0) || value.as_str() == Some("")))
-    });
-    let fields: serde_json::Map<_, _> = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
-    (!fields.is_empty()).then_some(Value::Object(fields))
+    let is_zero = |it: &Value| it.as_u64() == Some(0) || it.as_str() == Some("");
+    let differs = |name: &str, value: &Value| status[name] != *value;
+    // A count that is not there is zero.
+    let is_news =
+        |name: &str, value: &Value| differs(name, value) && !(status[name].is_null() && is_zero(value));
+    let wanted = wanted.as_object()?;
+    if !wanted.iter().any(|(name, value)| is_news(name, value)) {
+        return None;
+    }
+    // Zeros go with the rest: a status without the counts that its kind requires would be refused.
+    let fields = wanted.iter().filter(|(name, value)| differs(name, value));
+    Some(fields.map(|(name, value)| (name.clone(), value.clone())).collect::<serde_json::Map<_, _>>().into())
 }
 
 fn json_patch(steps: Value) -> Patch<()> {
@@ -362,5 +367,12 @@ mod tests {
             Some(json!({"replicas": 2, "readyReplicas": 1}))
         );
         assert_eq!(changes(&Value::Null, &Value::Null), None);
+    }
+
+    #[test]
+    fn a_first_status_has_the_counts_that_are_zero_too() {
+        let wanted = json!({"replicas": 0, "readyReplicas": 0, "updateRevision": "web-1"});
+        assert_eq!(changes(&Value::Null, &wanted), Some(wanted.clone()));
+        assert_eq!(changes(&Value::Null, &json!({"replicas": 0})), None, "nobody has said anything yet");
     }
 }

@@ -241,8 +241,10 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
     };
     let changed: Vec<_> = account.rows.iter().filter(|it| was(it) != it.share.replicas).collect();
     if !changed.is_empty() {
-        let is_first = account.before.rows.iter().all(|it| it.share.seq == 0);
-        let is_move = !is_first && account.before.population == account.planned.population;
+        let placed: u64 = account.before.rows.iter().map(|it| u64::from(it.share.replicas)).sum();
+        // What was due and had no place yet is placed, not moved.
+        let is_move =
+            account.before.population == account.planned.population && placed >= account.planned.population;
         let reason = if is_move { events::RESCHEDULED } else { events::SCHEDULED };
         let shown = |it: &&Row| format!("{} {} -> {}", it.cluster, was(it), it.share.replicas);
         let message = changed.iter().map(shown).collect::<Vec<_>>().join(", ");
