@@ -114,6 +114,8 @@ fn a_cordoned_member_keeps_what_it_has_and_gets_no_more() {
         stage.apply("v1", 3, |_| {});
         stage.rests(3, 0).await;
         stage.change_member("member-1", &json!({"unschedulable": true}));
+        // Two objects change, and nobody promises which of them the hub sees first.
+        stage.until("member-1 is cordoned", |it| it.state("member-1") == "Cordoned").await;
         stage.apply("v1", 9, |_| {});
         stage.rests(9, 0).await;
         assert_eq!(stage.replicas(), [1, 4, 4]);
