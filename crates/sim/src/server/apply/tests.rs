@@ -122,18 +122,20 @@ fn a_custom_schema_says_which_lists_are_keyed() {
 
 #[test]
 fn whoever_made_a_map_owns_it_after_an_applier_took_its_last_entry_away() {
-    let labelled = |value: &str| json!({"metadata": {"labels": {"app": value}}});
+    let small = json!({"spec": {"size": "small"}});
+    let marked = |value: &str| json!({"spec": {"size": "small", "marks": {"app": value}}});
     let none = Managers::default();
     let managers =
-        track(Shape::root(None), &json!({}), &labelled("x"), &none, &updater("u"), "2030-01-01T00:00:00Z");
+        track(Shape::root(None), &json!({}), &marked("x"), &none, &updater("u"), "2030-01-01T00:00:00Z");
     let force = Conflicts { now: "now", force: true };
     let (live, managers) =
-        apply(Shape::root(None), &labelled("x"), &labelled("y"), &managers, &applier("a"), force).unwrap();
-    let (live, managers) =
-        apply(Shape::root(None), &live, &json!({"metadata": {}}), &managers, &applier("a"), force).unwrap();
-    assert_eq!(live, json!({"metadata": {}}));
+        apply(Shape::root(None), &marked("x"), &marked("y"), &managers, &applier("a"), force).unwrap();
+    let (live, managers) = apply(Shape::root(None), &live, &small, &managers, &applier("a"), force).unwrap();
+    assert_eq!(live, small);
     let rows = managers.write();
-    assert_eq!(rows[0]["fieldsV1"], json!({"f:metadata": {"f:labels": {}}}), "{rows}");
+    let of_updater = rows.as_array().into_iter().flatten().find(|it| it["manager"] == "u");
+    let fields = of_updater.map(|it| &it["fieldsV1"]["f:spec"]["f:marks"]);
+    assert_eq!(fields, Some(&json!({})), "{rows}");
 }
 
 #[test]
