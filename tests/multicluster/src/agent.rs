@@ -1,7 +1,7 @@
 //! Agents on real clusters: the built `kruise-agent manager` as a process of its own, which ends with the value that
 //! stands for it.
 //!
-//! The program is `FLEET_AGENT`, else the one that cargo builds.
+//! Which program that is, [`programs`] says.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
     process::{Child, Command},
-    sync::{Mutex, OnceCell, OwnedMutexGuard},
+    sync::{Mutex, OwnedMutexGuard},
 };
 
-use crate::{Cluster, eventually};
+use crate::{Cluster, eventually, programs};
 
 /// The namespace that agents believe to run in.
 pub const NAMESPACE: &str = "kruise-system";
@@ -95,7 +95,7 @@ impl Builder {
         self.cluster.install_crds().await?;
         // There from an earlier test, perhaps.
         self.cluster.try_kubectl(&["create", "namespace", NAMESPACE], "")?;
-        let mut process = Command::new(program().await?)
+        let mut process = Command::new(programs::agent().await?)
             .arg("manager")
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -219,7 +219,7 @@ pub(crate) fn address<'a>(
 }
 
 /// Variables of an agent beside a cluster of this machine.
-pub(crate) const VARIABLES: [(&str, &str); 4] = [
+pub const VARIABLES: [(&str, &str); 4] = [
     ("POD_NAMESPACE", NAMESPACE),
     ("WEBHOOK_HOST", "127.0.0.1"),
     ("WEBHOOK_PORT", "0"),
@@ -228,7 +228,7 @@ pub(crate) const VARIABLES: [(&str, &str); 4] = [
 
 /// Removes the webhook configurations of an agent that has ended: with nobody to answer, they would refuse every pod of
 /// the cluster.
-pub(crate) fn remove_webhooks(cluster: &Cluster) {
+pub fn remove_webhooks(cluster: &Cluster) {
     for phase in ["mutating", "validating"] {
         let kind = format!("{phase}webhookconfiguration");
         let name = format!("kruise-{phase}-webhook-configuration");
@@ -245,30 +245,6 @@ pub async fn turn(cluster: &Cluster) -> Turn {
     static TURNS: Mutex<BTreeMap<String, Arc<Mutex<()>>>> = Mutex::const_new(BTreeMap::new());
     let turn = TURNS.lock().await.entry(cluster.name.clone()).or_default().clone();
     Turn(turn.lock_owned().await)
-}
-
-/// The program, built if need be.
-pub(crate) async fn program() -> Result<PathBuf> {
-    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
-    PROGRAM.get_or_try_init(build).await.cloned()
-}
-
-async fn build() -> Result<PathBuf> {
-    if let Some(program) = std::env::var_os("FLEET_AGENT") {
-        return Ok(program.into());
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-        // With the features of the whole workspace, as the tests: a package of its own would compile kube anew.
-        .args(["build", "--workspace", "--bin", "kruise-agent", "--message-format", "json"])
-        .stderr(Stdio::inherit())
-        .output()
-        .await?;
-    let text = String::from_utf8(output.stdout)?;
-    let messages = text.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
-    let program = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from)).next_back();
-    program.context("cargo could not build kruise-agent")
 }
 
 /// A plain HTTP request: the status and the body.

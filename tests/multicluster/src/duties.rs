@@ -2,10 +2,8 @@
 //! are shipped and with the rights of the generated manifests.
 
 use std::{
-    fs::File,
-    io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::PathBuf,
+    process::Command,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -19,7 +17,8 @@ use crate::{
     access::{self, Temporary},
     agent::{self, NAMESPACE},
     eventually,
-    processes::{self, Frozen},
+    processes::{self, Frozen, Running},
+    programs,
 };
 
 /// One node of the cluster, as the machine that runs the tests sees it.
@@ -49,46 +48,6 @@ impl Place {
         let id = container.rsplit('/').next().unwrap_or_default();
         let keeper = processes::keeper(id).with_context(|| format!("nothing looks after {container}"))?;
         Frozen::new(keeper)
-    }
-}
-
-/// A process that ends when this does, and when the test program does, however that ends.
-#[derive(Debug)]
-struct Running {
-    /// A shell, which waits for the end of its input.
-    watchman: Child,
-    pid: String,
-}
-
-impl Running {
-    /// Starts a program that logs into `log`.
-    fn start(command: &Command, log: &Path) -> Result<Self> {
-        let log = File::options().create(true).append(true).open(log)?;
-        let mut watchman = Command::new("sh")
-            .args(["-c", r#""$@" >&2 & echo $!; cat > /dev/null; kill $! 2> /dev/null; wait $!"#, "sh"])
-            .arg(command.get_program())
-            .args(command.get_args())
-            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .context("cannot start the agent")?;
-        let mut pid = String::new();
-        BufReader::new(watchman.stdout.take().context("its output is piped")?).read_line(&mut pid)?;
-        Ok(Self { watchman, pid: pid.trim().to_owned() })
-    }
-
-    /// Kills it as the kernel would: it cannot do anything about it.
-    fn kill(&self) -> Result<()> {
-        processes::signal("KILL", &self.pid)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.watchman.stdin.take());
-        let _ = self.watchman.wait();
     }
 }
 
@@ -154,7 +113,7 @@ impl Duties {
         std::fs::create_dir_all(&logs)?;
         let it = Self {
             cluster: cluster.clone(),
-            program: agent::program().await?,
+            program: programs::agent().await?,
             manager_access: access::as_service_account(cluster, "kruise-manager")?,
             daemon_access: access::as_service_account(cluster, "kruise-daemon")?,
             logs,

@@ -10,6 +10,7 @@ pub mod cost;
 pub mod duties;
 pub mod life;
 pub mod processes;
+pub mod programs;
 pub mod proxy;
 pub mod registry;
 pub mod rough;

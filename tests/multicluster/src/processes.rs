@@ -1,8 +1,56 @@
-//! Processes of this machine that are not ours to wait for: control planes, runtimes, and what looks after containers.
+//! Processes of this machine: our own programs, and those that are not ours to wait for, such as control planes, runtimes, and
+//! what looks after containers.
 
-use std::{ffi::OsStr, fs, process::Command};
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+
+/// A process that ends when this does, and when the test program does, however that ends.
+#[derive(Debug)]
+pub struct Running {
+    /// A shell, which waits for the end of its input.
+    watchman: Child,
+    /// The id of the program's process.
+    pub pid: String,
+}
+
+impl Running {
+    /// Starts a program that logs into `log`.
+    pub fn start(command: &Command, log: &Path) -> Result<Self> {
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut watchman = Command::new("sh")
+            .args(["-c", r#""$@" >&2 & echo $!; cat > /dev/null; kill $! 2> /dev/null; wait $!"#, "sh"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("cannot start a program of ours")?;
+        let mut pid = String::new();
+        BufReader::new(watchman.stdout.take().context("its output is piped")?).read_line(&mut pid)?;
+        Ok(Self { watchman, pid: pid.trim().to_owned() })
+    }
+
+    /// Kills it as the kernel would: it cannot do anything about it.
+    pub fn kill(&self) -> Result<()> {
+        signal("KILL", &self.pid)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.watchman.stdin.take());
+        let _ = self.watchman.wait();
+    }
+}
 
 /// A process that does nothing until this value goes.
 #[derive(Debug)]

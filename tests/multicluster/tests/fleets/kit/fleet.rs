@@ -1,0 +1,234 @@
+//! One hub and three members with their processes, for all tests of this program.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use lab::join::{self, Newcomer, with_token};
+use multicluster::{
+    Cluster,
+    access::{self, Temporary, as_service_account},
+    agent::{self, NAMESPACE},
+    cluster, eventually,
+    processes::Running,
+    programs,
+    proxy::Proxy,
+};
+use tokio::sync::RwLock;
+
+use super::read;
+
+pub(crate) const MEMBERS: [&str; 3] = ["m1", "m2", "m3"];
+const HUB: &str = "hub";
+/// The namespace of the hub, and its ServiceAccount in it.
+const HUB_NAMESPACE: &str = "fleet-system";
+const HUB_ACCOUNT: &str = "kruise-hub";
+
+/// A cluster of the fleet.
+pub(crate) struct Member {
+    pub(crate) cluster: Cluster,
+    pub(crate) client: Client,
+    /// The way from its agent to the hub.
+    pub(crate) link: Proxy,
+}
+
+/// The hub, its members, and the processes of both. They end with this value.
+pub(crate) struct Fleet {
+    pub(crate) hub: Cluster,
+    pub(crate) client: Client,
+    /// Where logs and credentials are.
+    folder: PathBuf,
+    members: BTreeMap<&'static str, Member>,
+    commands: BTreeMap<&'static str, Command>,
+    running: Mutex<BTreeMap<&'static str, Running>>,
+    parts: BTreeMap<&'static str, Arc<RwLock<()>>>,
+    /// Of the agents in their own clusters.
+    _access: Vec<Temporary>,
+}
+
+impl Fleet {
+    /// The fleet, started by whoever needs it first.
+    pub(crate) async fn shared() -> Result<Arc<Self>> {
+        static FLEET: tokio::sync::Mutex<Weak<Fleet>> = tokio::sync::Mutex::const_new(Weak::new());
+        let mut known = FLEET.lock().await;
+        if let Some(fleet) = known.upgrade() {
+            return Ok(fleet);
+        }
+        let fleet = Arc::new(Self::start().await?);
+        *known = Arc::downgrade(&fleet);
+        Ok(fleet)
+    }
+
+    async fn start() -> Result<Self> {
+        let hub = cluster(HUB);
+        hub.install_crds().await?;
+        access::apply(&hub, "rbac/hub")?;
+        remove_webhooks(&hub);
+        access::apply(&hub, "webhook/hub")?;
+        let folder = std::env::temp_dir().join(format!("fleets-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let token =
+            hub.kubectl(&["create", "token", HUB_ACCOUNT, "--namespace", HUB_NAMESPACE, "--duration=24h"])?;
+        let own = folder.join("hub.kubeconfig");
+        lab::pki::write_private(&own, &with_token(&hub.kubeconfig, &token)?.to_string())?;
+        let mut command = Command::new(programs::hub().await?);
+        // It is alone: nobody else could hold the lease when it is killed and started again.
+        let flags = [
+            "--metrics-addr=127.0.0.1:0",
+            "--health-probe-addr=127.0.0.1:0",
+            "--enable-leader-election=false",
+        ];
+        let variables =
+            [("WEBHOOK_HOST", "127.0.0.1"), ("WEBHOOK_PORT", "0"), ("WEBHOOK_CERT_WRITER", "secret")];
+        command.args(flags).arg("--kubeconfig").arg(&own).envs(variables);
+        let mut fleet = Self {
+            client: hub.client().await?,
+            hub,
+            folder,
+            members: BTreeMap::new(),
+            commands: [(HUB, command)].into(),
+            running: Mutex::default(),
+            parts: [HUB].iter().chain(&MEMBERS).map(|it| (*it, Arc::default())).collect(),
+            _access: Vec::new(),
+        };
+        fleet.run(HUB)?;
+        for name in MEMBERS {
+            fleet.add(name).await?;
+        }
+        fleet.until_ready(&MEMBERS).await?;
+        Ok(fleet)
+    }
+
+    /// Joins a cluster by hand, and starts its agent.
+    async fn add(&mut self, name: &'static str) -> Result<()> {
+        let member = cluster(name);
+        agent::remove_webhooks(&member);
+        member.install_crds().await?;
+        // There from an earlier test, perhaps.
+        member.try_kubectl(&["create", "namespace", NAMESPACE], "")?;
+        for folder in ["rbac", "rbac/link", "webhook"] {
+            access::apply(&member, folder)?;
+        }
+        let link = Proxy::open(&self.hub.config().await?).await?;
+        let granted = self.join(name, &member, &format!("https://{}", link.address)).await?;
+        let own = as_service_account(&member, "kruise-manager")?;
+        let mut command = Command::new(programs::agent().await?);
+        command
+            .args(["manager", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0"])
+            // It is alone: nobody led before it, whose last writes would have to be waited for.
+            .arg("--enable-leader-election=false")
+            .arg("--kubeconfig")
+            .arg(&own.0)
+            .arg("--hub-kubeconfig")
+            .arg(&granted.0)
+            .args(["--hub-uid", &granted.1])
+            .envs(agent::VARIABLES);
+        self._access.push(own);
+        self.commands.insert(name, command);
+        self.members.insert(name, Member { client: member.client().await?, cluster: member, link });
+        self.run(name)
+    }
+
+    async fn join(&self, name: &str, member: &Cluster, server: &str) -> Result<(PathBuf, String)> {
+        let newcomer = Newcomer { name, kubeconfig: &member.kubeconfig, server: Some(server) };
+        let joined = join::join(&self.hub.kubeconfig, newcomer).await?;
+        let path = self.folder.join(format!("{name}-on-hub.kubeconfig"));
+        lab::pki::write_private(&path, &joined.kubeconfig.to_string())?;
+        Ok((path, joined.hub_uid))
+    }
+
+    /// Gives a member everything on the hub again that joining gave it; its agent keeps the credential it has.
+    pub(crate) async fn join_again(&self, name: &str) -> Result<()> {
+        let newcomer = Newcomer { name, kubeconfig: &self.member(name).cluster.kubeconfig, server: None };
+        join::join(&self.hub.kubeconfig, newcomer).await.map(drop)
+    }
+
+    pub(crate) fn member(&self, name: &str) -> &Member {
+        &self.members[name]
+    }
+
+    /// The right to use, or to disturb, the hub or a member.
+    pub(crate) fn part(&self, name: &str) -> Arc<RwLock<()>> {
+        self.parts[name].clone()
+    }
+
+    /// Starts the process of the hub or of a member.
+    pub(crate) fn run(&self, name: &'static str) -> Result<()> {
+        let running = Running::start(&self.commands[name], &self.log(name))?;
+        self.running().insert(name, running);
+        Ok(())
+    }
+
+    /// Kills a process as the kernel would.
+    pub(crate) fn kill(&self, name: &'static str) -> Result<()> {
+        let running = self.running().remove(name).with_context(|| format!("{name} runs"))?;
+        running.kill()
+    }
+
+    /// Where a process logs.
+    fn log(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.log"))
+    }
+
+    /// The state of a member.
+    pub(crate) async fn state(&self, name: &str) -> Result<String> {
+        let path = format!("/apis/fleet.kruise.io/v1alpha1/memberclusters/{name}");
+        let cluster = read(&self.client, &path).await?;
+        Ok(cluster["status"]["state"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until members may be used.
+    pub(crate) async fn until_ready(&self, members: &[&str]) -> Result<()> {
+        let ready = eventually("all members are Ready", async || {
+            for name in members {
+                let state = self.state(name).await?;
+                ensure!(state == "Ready", "{name} is {state}");
+            }
+            Ok(Some(()))
+        });
+        ready.await.with_context(|| {
+            let names = [HUB].into_iter().chain(MEMBERS);
+            names
+                .map(|it| format!("the end of the log of {it}:\n{}", tail(&self.log(it))))
+                .collect::<Vec<_>>()
+                .join("\n")
+        })
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<&'static str, Running>> {
+        // Nothing panics under this lock.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.running().clear();
+        for member in self.members.values() {
+            agent::remove_webhooks(&member.cluster);
+        }
+        remove_webhooks(&self.hub);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Those of a hub that has ended lead to nobody.
+fn remove_webhooks(hub: &Cluster) {
+    for phase in ["mutating", "validating"] {
+        let kind = format!("{phase}webhookconfiguration");
+        let name = format!("kruise-hub-{phase}-webhook-configuration");
+        let _ = hub.kubectl(&["delete", &kind, &name, "--ignore-not-found"]);
+    }
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}

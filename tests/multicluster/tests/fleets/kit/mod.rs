@@ -1,0 +1,292 @@
+//! What the tests share: the fleet, and a namespace of it for each of them.
+
+mod fleet;
+mod limits;
+
+pub(crate) use fleet::{Fleet, MEMBERS};
+pub(crate) use limits::Limits;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use anyhow::{Context, Result, bail};
+use axum::http::{Method, Request};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use multicluster::{eventually, stage::merged};
+use serde_json::{Value, json};
+use tokio::{
+    runtime::Runtime,
+    sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard},
+};
+
+/// Outlives every test, as the fleet that they share may.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a process may start threads"));
+
+/// What a test disturbs, so that no other test may use it meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disturbs {
+    Nothing,
+    Hub,
+    Member(&'static str),
+    HubAnd(&'static str),
+}
+
+impl Disturbs {
+    fn has(self, part: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Hub => part == "hub",
+            Self::Member(name) => part == name,
+            Self::HubAnd(name) => part == "hub" || part == name,
+        }
+    }
+}
+
+enum Held {
+    Shared(#[expect(dead_code, reason = "it is there to be held")] OwnedRwLockReadGuard<()>),
+    Alone(#[expect(dead_code, reason = "it is there to be held")] OwnedRwLockWriteGuard<()>),
+}
+
+/// A namespace of the hub, with a policy for all CloneSets in it.
+pub(crate) struct Stage {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) namespace: String,
+    /// The members that take part.
+    pub(crate) members: Vec<&'static str>,
+}
+
+/// Plays `test` on a stage of its own over all members.
+pub(crate) fn on(disturbs: Disturbs, test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    among(&MEMBERS, disturbs, test)
+}
+
+/// Plays `test` on a stage of its own over some members.
+pub(crate) fn among(
+    members: &[&'static str],
+    disturbs: Disturbs,
+    test: impl AsyncFnOnce(&Stage) -> Result<()>,
+) -> Result<()> {
+    RUNTIME.block_on(async {
+        let fleet = Fleet::shared().await?;
+        // In one order for all, so that nobody waits for somebody who waits for them.
+        let mut held = Vec::new();
+        for part in ["hub"].iter().chain(&MEMBERS) {
+            if disturbs.has(part) {
+                held.push(Held::Alone(fleet.part(part).write_owned().await));
+            } else if *part == "hub" || members.contains(part) {
+                held.push(Held::Shared(fleet.part(part).read_owned().await));
+            }
+        }
+        fleet.until_ready(members).await?;
+        let stage = Stage::open(fleet, members.to_vec()).await?;
+        let played = test(&stage).await;
+        played.with_context(|| stage.told())?;
+        stage.close()
+    })
+}
+
+/// A pod that is not on its way out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seen {
+    pub(crate) cluster: &'static str,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) image: String,
+    pub(crate) is_ready: bool,
+    pub(crate) restarts: i32,
+}
+
+impl Seen {
+    fn of(cluster: &'static str, pod: &Pod) -> Self {
+        let status = pod.status.as_ref();
+        let conditions = status.iter().flat_map(|it| it.conditions.iter().flatten());
+        let containers = status.iter().flat_map(|it| it.container_statuses.iter().flatten());
+        let image = pod.spec.as_ref().and_then(|it| it.containers.first()?.image.clone());
+        Self {
+            cluster,
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            image: image.unwrap_or_default(),
+            is_ready: conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True"),
+            restarts: containers.map(|it| it.restart_count).sum(),
+        }
+    }
+}
+
+/// The CloneSet `web` as OpenKruise's users write it, with `spec` merged into its spec.
+pub(crate) fn web(replicas: u32, image: &str, spec: Value) -> Value {
+    let base = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": image}]},
+            },
+        },
+    });
+    merged(&base, &json!({"spec": spec}))
+}
+
+/// `updateStrategy.rollingUpdate` as a spec.
+pub(crate) fn rolling(fields: Value) -> Value {
+    json!({"updateStrategy": {"rollingUpdate": fields}})
+}
+
+impl Stage {
+    async fn open(fleet: Arc<Fleet>, members: Vec<&'static str>) -> Result<Self> {
+        let namespace = fleet.hub.namespace("play").await?;
+        let stage = Self { fleet, namespace, members };
+        stage.place(json!({}))?;
+        Ok(stage)
+    }
+
+    /// Another stage beside this one, for a case of the same test.
+    pub(crate) async fn beside(&self) -> Result<Self> {
+        Self::open(self.fleet.clone(), self.members.clone()).await
+    }
+
+    pub(crate) fn close(self) -> Result<()> {
+        self.kubectl(&["delete", "clonesets.apps.kruise.io", "--all", "--wait=false"])?;
+        self.fleet.hub.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]).map(drop)
+    }
+
+    /// Runs kubectl on the hub, in this namespace.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.fleet.hub.kubectl(&[&["--namespace", self.namespace.as_str()][..], arguments].concat())
+    }
+
+    /// Applies a manifest as a user does.
+    pub(crate) fn apply(&self, manifest: &Value) -> Result<()> {
+        let arguments = ["--namespace", self.namespace.as_str(), "apply", "--filename=-"];
+        let output = self.fleet.hub.try_kubectl(&arguments, &manifest.to_string())?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+
+    /// Writes the policy, with `spec` merged into its spec.
+    pub(crate) fn place(&self, spec: Value) -> Result<()> {
+        let policy = json!({
+            "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "PlacementPolicy", "metadata": {"name": "all"},
+            "spec": {
+                "targets": [{"kind": "CloneSet", "labelSelector": {}}],
+                "clusters": {"names": self.members},
+            },
+        });
+        self.apply(&merged(&policy, &json!({"spec": spec})))
+    }
+
+    /// The hub's object.
+    pub(crate) async fn web(&self) -> Result<Value> {
+        let path = format!("/apis/apps.kruise.io/v1beta1/namespaces/{}/clonesets/web", self.namespace);
+        read(&self.fleet.client, &path).await
+    }
+
+    /// The binding of `web`.
+    pub(crate) async fn binding(&self) -> Result<Value> {
+        let path = format!(
+            "/apis/fleet.kruise.io/v1alpha1/namespaces/{}/fleetbindings/cloneset.web",
+            self.namespace
+        );
+        read(&self.fleet.client, &path).await
+    }
+
+    /// The member objects, by cluster.
+    pub(crate) async fn member_objects(&self) -> Result<BTreeMap<&'static str, Value>> {
+        let path = format!("/apis/apps.kruise.io/v1beta1/namespaces/{}/clonesets/web", self.namespace);
+        let reads = self.members.iter().map(|name| {
+            let path = path.clone();
+            async move { anyhow::Ok((*name, read(&self.fleet.member(name).client, &path).await?)) }
+        });
+        Ok(try_join_all(reads).await?.into_iter().collect())
+    }
+
+    /// Replicas that each member object asks for, by cluster; 0 where there is none.
+    pub(crate) async fn shares(&self) -> Result<BTreeMap<&'static str, u64>> {
+        let saved = self.binding().await?["spec"]["ledger"]["clusters"].clone();
+        let share = |name: &&'static str| (*name, saved[*name]["share"]["replicas"].as_u64().unwrap_or(0));
+        Ok(self.members.iter().map(share).collect())
+    }
+
+    /// The same without regard to which member has which.
+    pub(crate) async fn sorted_shares(&self) -> Result<Vec<u64>> {
+        let mut shares: Vec<u64> = self.shares().await?.into_values().collect();
+        shares.sort_unstable();
+        Ok(shares)
+    }
+
+    /// All pods of the fleet in this namespace that are not on their way out.
+    pub(crate) async fn pods(&self) -> Result<Vec<Seen>> {
+        let lists = self.members.iter().copied().map(|name| async move {
+            let api: Api<Pod> = Api::namespaced(self.fleet.member(name).client.clone(), &self.namespace);
+            let mut pods = api.list(&ListParams::default()).await?.items;
+            pods.retain(|it| it.metadata.deletion_timestamp.is_none());
+            anyhow::Ok(pods.iter().map(|it| Seen::of(name, it)).collect::<Vec<_>>())
+        });
+        let mut pods = try_join_all(lists).await?.concat();
+        pods.sort_unstable();
+        Ok(pods)
+    }
+
+    /// Waits until `web` rests: so many pods, all ready, so many of them of `image`, and all of it acknowledged.
+    pub(crate) async fn rests(&self, replicas: usize, image: &str, updated: usize) -> Result<Vec<Seen>> {
+        eventually(&format!("{replicas} pods rest, {updated} of them {image}"), async || {
+            let (web, pods) = (self.web().await?, self.pods().await?);
+            let is_there = pods.len() == replicas
+                && pods.iter().all(|it| it.is_ready)
+                && pods.iter().filter(|it| it.image == image).count() == updated
+                && web["status"]["observedGeneration"] == web["metadata"]["generation"]
+                && web["status"]["availableReplicas"].as_u64().unwrap_or(0) == replicas as u64;
+            Ok(is_there.then_some(pods))
+        })
+        .await
+    }
+
+    /// What happened to `web` on the hub: `Scheduled m1 0 -> 4, ...`.
+    pub(crate) fn events(&self) -> Result<Vec<String>> {
+        let line = r#"jsonpath={range .items[*]}{.reason} {.message}{"\n"}{end}"#;
+        let said =
+            self.kubectl(&["get", "events", "--field-selector=involvedObject.name=web", "-o", line])?;
+        Ok(said.lines().map(str::to_owned).collect())
+    }
+
+    /// Waits until an event about `web` begins so.
+    pub(crate) async fn event(&self, beginning: &str) -> Result<String> {
+        eventually(&format!("an event {beginning}"), async || {
+            Ok(self.events()?.into_iter().find(|it| it.starts_with(beginning)))
+        })
+        .await
+    }
+
+    /// What a person would look at when something is wrong.
+    fn told(&self) -> String {
+        let look = |arguments: &[&str]| self.kubectl(arguments).unwrap_or_else(|error| format!("{error:#}"));
+        let mut told = format!(
+            "in namespace {}\n{}{}{}{}",
+            self.namespace,
+            look(&["get", "memberclusters,clonesets,fleetbindings"]),
+            look(&["get", "assignments", "--all-namespaces"]),
+            look(&["get", "fleetbindings", "-o", "jsonpath={.items[*].status.conditions}"]),
+            self.events().unwrap_or_default().join("\n"),
+        );
+        for name in &self.members {
+            let pods =
+                self.fleet.member(name).cluster.kubectl(&["--namespace", &self.namespace, "get", "pods"]);
+            told += &format!("\n{name}:\n{}", pods.unwrap_or_else(|error| format!("{error:#}")));
+        }
+        told
+    }
+}
+
+/// Reads an object as it is.
+pub(crate) async fn read(client: &Client, path: &str) -> Result<Value> {
+    let request = Request::builder().method(Method::GET).uri(path).body(Vec::new())?;
+    client.request(request).await.with_context(|| path.to_owned())
+}
