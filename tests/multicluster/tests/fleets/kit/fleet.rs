@@ -20,6 +20,7 @@ use multicluster::{
     programs,
     proxy::Proxy,
 };
+use serde_json::json;
 use tokio::sync::RwLock;
 
 use super::read;
@@ -98,11 +99,27 @@ impl Fleet {
             _access: Vec::new(),
         };
         fleet.run(HUB)?;
+        fleet.until_admitted().await?;
         for name in MEMBERS {
             fleet.add(name).await?;
         }
         fleet.until_ready(&MEMBERS).await?;
         Ok(fleet)
+    }
+
+    /// Waits until the hub answers admission: before that its own kinds are refused.
+    async fn until_admitted(&self) -> Result<()> {
+        let asked = json!({
+            "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": "asked"},
+            "spec": {"accepted": false},
+        });
+        let dry_run = ["apply", "--dry-run=server", "--filename", "-"];
+        eventually("the hub answers admission", async || {
+            let answer = self.hub.try_kubectl(&dry_run, &asked.to_string())?;
+            ensure!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+            Ok(Some(()))
+        })
+        .await
     }
 
     /// Joins a cluster by hand, and starts its agent.
