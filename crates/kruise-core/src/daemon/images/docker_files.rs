@@ -115,16 +115,16 @@ mod tests {
     #[test]
     fn files_are_looked_for_where_the_kubelet_does() {
         let of = |home: Option<&Path>| -> Vec<String> {
-            places(Path::new("/work"), home).iter().map(|it| it.0.display().to_string()).collect()
+            places(Path::new("/here"), home).iter().map(|it| it.0.display().to_string()).collect()
         };
         assert_eq!(
-            of(Some(Path::new("/root"))),
+            of(Some(Path::new("/home/me"))),
             [
-                "/work/config.json",
-                "/root/.docker/config.json",
+                "/here/config.json",
+                "/home/me/.docker/config.json",
                 "/.docker/config.json",
-                "/work/.dockercfg",
-                "/root/.dockercfg",
+                "/here/.dockercfg",
+                "/home/me/.dockercfg",
                 "/.dockercfg",
             ]
         );
