@@ -20,7 +20,6 @@ use multicluster::{
     programs,
     proxy::Proxy,
 };
-use serde_json::json;
 use tokio::sync::RwLock;
 
 use super::read;
@@ -109,13 +108,10 @@ impl Fleet {
 
     /// Waits until the hub answers admission: before that its own kinds are refused.
     async fn until_admitted(&self) -> Result<()> {
-        let asked = json!({
-            "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": "asked"},
-            "spec": {"accepted": false},
-        });
-        let dry_run = ["apply", "--dry-run=server", "--filename", "-"];
+        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/samples/policy.yaml");
+        let dry_run = ["apply", "--dry-run=server", "--filename", policy];
         eventually("the hub answers admission", async || {
-            let answer = self.hub.try_kubectl(&dry_run, &asked.to_string())?;
+            let answer = self.hub.try_kubectl(&dry_run, "")?;
             ensure!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
             Ok(Some(()))
         })
