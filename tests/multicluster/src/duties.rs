@@ -146,7 +146,7 @@ impl Duties {
                 "manager",
                 "--metrics-addr=127.0.0.1:0",
                 "--health-probe-addr=127.0.0.1:0",
-                "--feature-gates=ImagePullJobGate=true",
+                "--feature-gates=ImagePullJobGate=true,SidecarTerminator=true",
                 "--nodeimage-creation-delay=0",
                 "--kubeconfig",
             ])

@@ -34,7 +34,7 @@ pub const REGISTRATIONS: &[Registration] = &[of_our_kind(
 const SHORTEST_DEADLINE: i64 = 3;
 
 /// Condition of pods whose sidecars were stopped because the job is done.
-const SIDECAR_TERMINATED: &str = "SidecarTerminated";
+pub const SIDECAR_TERMINATED: &str = "SidecarTerminated";
 
 /// The pod and the node that a new request is about, as the API server shows them.
 #[derive(Debug, Clone, Default)]

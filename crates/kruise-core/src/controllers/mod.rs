@@ -7,5 +7,6 @@ pub mod image_pull_job;
 pub mod launch_priority;
 pub mod node_image;
 pub mod pod_readiness;
+pub mod sidecar_terminator;
 
 mod pods;

@@ -116,6 +116,9 @@ pub struct Arguments {
         default_value = "3"
     )]
     pub(super) crr_workers: NonZeroUsize,
+    /// For how many pods at once sidecars are stopped
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    pub(super) sidecarterminator_workers: NonZeroUsize,
 
     /// How much is logged, as klog counts it: up to 5 what happens, 6 and 7 also why, from 8 on everything
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value = "0")]

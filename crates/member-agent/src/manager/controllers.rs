@@ -6,7 +6,7 @@ use futures::{FutureExt, future::BoxFuture};
 use kruise_core::{
     controllers::{
         cloneset, container_recreate_request, image_list_pull_job, image_pull_job, launch_priority,
-        node_image, pod_readiness,
+        node_image, pod_readiness, sidecar_terminator,
     },
     runtime::{
         access::Right,
@@ -104,6 +104,21 @@ pub const CONTROLLERS: &[Entry] = &[
             Box::new(container_recreate_request::controller(client, requests, pods, recorder, settings))
         },
     },
+    Entry {
+        name: sidecar_terminator::NAME,
+        needs: sidecar_terminator::needs,
+        gate: Some(Gate::SidecarTerminator),
+        build: |it| {
+            let settings = it.controller(sidecar_terminator::NAME, it.nodes.terminator_workers);
+            let caches = sidecar_terminator::Caches {
+                pods: it.caches.pods.clone(),
+                nodes: it.caches.nodes.clone(),
+                requests: it.caches.recreate_requests.clone(),
+            };
+            let recorder = it.events.of("sidecarterminator-controller");
+            Box::new(sidecar_terminator::controller(it.client.clone(), &caches, recorder, settings))
+        },
+    },
 ];
 
 fn cloneset_context(context: &Context) -> cloneset::Context {
@@ -190,6 +205,8 @@ mod tests {
         let without_jobs = [workloads.as_slice(), &["nodeimage", "containerrecreaterequest"]].concat();
         assert_eq!(running("KruiseDaemon=false,ImagePullJobGate=true"), workloads);
         assert_eq!(running(""), without_jobs);
-        assert_eq!(running("PreDownloadImageForInPlaceUpdate=true").len(), CONTROLLERS.len());
+        let all = "PreDownloadImageForInPlaceUpdate=true,SidecarTerminator=true";
+        assert_eq!(running(all).len(), CONTROLLERS.len());
+        assert_eq!(running("KruiseDaemon=false,SidecarTerminator=true"), workloads);
     }
 }

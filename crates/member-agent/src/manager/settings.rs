@@ -97,6 +97,8 @@ pub struct NodeDuties {
     pub list_workers: NonZeroUsize,
     /// How many ContainerRecreateRequests.
     pub request_workers: NonZeroUsize,
+    /// How many pods whose sidecars are to be stopped.
+    pub terminator_workers: NonZeroUsize,
     /// How long a node is ready before it gets its NodeImage.
     pub creation_delay: Duration,
     /// How image pull jobs are handled.
@@ -166,6 +168,7 @@ impl Settings {
                 job_workers: arguments.imagepulljob_workers,
                 list_workers: arguments.imagelistpulljob_workers,
                 request_workers: arguments.crr_workers,
+                terminator_workers: arguments.sidecarterminator_workers,
                 creation_delay: arguments.nodeimage_creation_delay,
                 jobs: image_pull_job::Settings {
                     secrets_namespace: environment("KRUISE_DAEMON_CONFIG_NS")

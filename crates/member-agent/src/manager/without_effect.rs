@@ -41,7 +41,6 @@ impl FlagList for Ignored {
         ("rest-config-burst", RATE),
         ("rest-config-qps", RATE),
         ("sidecarset-workers", NO_SUCH_KIND),
-        ("sidecarterminator-workers", NO_SUCH_KIND),
         ("statefulset-workers", NO_SUCH_KIND),
         ("sync-period", "nothing is reconciled without a cause"),
         ("uniteddeployment-workers", NO_SUCH_KIND),

@@ -162,10 +162,12 @@ impl Nodes {
         let seed = self.seed.of("pod").of(uid);
         run.started.get_or_insert_with(|| wall.to_owned());
         let mut look = Look { behaviour: &self.behaviour, seed, images, pod, now, wall };
-        Some(if pod["metadata"]["deletionTimestamp"].is_null() {
-            look.go_on(run)
-        } else {
+        Some(if !pod["metadata"]["deletionTimestamp"].is_null() {
             look.wind_down(run)
+        } else if status::end_of(pod).is_some() {
+            look.stop_the_rest(run)
+        } else {
+            look.go_on(run)
         })
     }
 }
@@ -212,6 +214,16 @@ impl Look<'_> {
         let started = started.filter(|it| matches!(it.state, State::Running { .. } | State::Done(_)));
         self.images.extend(started.map(|it| it.image.clone()));
         Outcome { status: self.status(run), finished: false, next }
+    }
+
+    /// Stops what still runs in a pod that has ended.
+    fn stop_the_rest(&mut self, run: &mut PodRun) -> Outcome {
+        const TERMINATED: i32 = 143;
+        let around = self.around(&Value::Null);
+        for container in &mut run.containers {
+            container.stop(TERMINATED, &around);
+        }
+        Outcome { status: self.status(run), finished: false, next: None }
     }
 
     /// Stops the containers of a pod that is being deleted.

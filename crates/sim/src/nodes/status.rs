@@ -46,7 +46,15 @@ fn host_of(pod: &Value, run: &PodRun) -> String {
     known.map_or_else(|| format!("192.168.{}.{}", number[1], number[2]), str::to_owned)
 }
 
+/// Whether a pod has ended, by its containers or by the word of somebody else: no kubelet takes that back.
+pub(super) fn end_of(pod: &Value) -> Option<&'static str> {
+    ["Succeeded", "Failed"].into_iter().find(|it| pod["status"]["phase"] == *it)
+}
+
 fn phase(pod: &Value, run: &PodRun) -> &'static str {
+    if let Some(phase) = end_of(pod) {
+        return phase;
+    }
     let wanted = pod["spec"]["containers"].as_array().map_or(0, Vec::len);
     let ended: Vec<&Ended> = run
         .containers

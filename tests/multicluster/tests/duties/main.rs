@@ -9,3 +9,4 @@ mod probes;
 mod recreate;
 mod shown;
 mod support;
+mod terminator;

@@ -160,7 +160,10 @@ fn recreating(
     if !snapshot.is_empty() && snapshot != shown {
         plan.actions.push(Action::WriteSnapshot(snapshot));
     }
-    plan.again(SignedDuration::try_from(POLL).unwrap_or_default());
+    // Where nothing starts any more (a job's sidecars that were stopped), there is nothing to look for.
+    if !matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        plan.again(SignedDuration::try_from(POLL).unwrap_or_default());
+    }
 }
 
 /// Takes the pod out of rotation, where that is asked for, and writes down since when.

@@ -111,6 +111,9 @@ fn the_node_is_shown_containers_started_since_the_request() {
     assert_eq!((snapshot[0].name.as_str(), snapshot[0].restart_count, snapshot[0].ready), ("app", 1, true));
     assert_eq!(snapshot[0].container_id, "containerd://2");
     assert_eq!(got.look_again_in, seconds(3));
+    let mut over = pod(started(1000, true));
+    over.status.phase = Some("Succeeded".into());
+    assert_eq!(plan(&it, Some(&over), at(1005)).look_again_in, None, "nothing starts there any more");
     assert!(plan(&it, Some(&pod(started(999, true))), at(1005)).actions.is_empty());
 }
 

@@ -2,6 +2,7 @@
 
 mod lists;
 mod recreate;
+mod terminator;
 
 use kruise_core::{
     backoff::Doubling,

@@ -81,10 +81,15 @@ fn flags_without_effect_are_named_with_the_reason() {
 
 #[test]
 fn node_duties_can_be_tuned() {
-    let flags =
-        ["--crr-workers=7", "--imagepulljob-workers=8", "--default-ttlseconds-for-always-nodeimage=0"];
+    let flags = [
+        "--crr-workers=7",
+        "--imagepulljob-workers=8",
+        "--default-ttlseconds-for-always-nodeimage=0",
+        "--sidecarterminator-workers=9",
+    ];
     let it = settings(&flags, &[("KRUISE_DAEMON_CONFIG_NS", "elsewhere")]).unwrap().nodes;
     assert_eq!((it.request_workers.get(), it.job_workers.get(), it.list_workers.get()), (7, 8, 3));
+    assert_eq!(it.terminator_workers.get(), 9);
     assert_eq!((it.jobs.secrets_namespace.as_str(), it.jobs.default_ttl), ("elsewhere", 0));
 }
 
