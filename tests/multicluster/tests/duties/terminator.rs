@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt, api::ListParams};
 use multicluster::eventually;
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ fn job(code: u8, sidecars: &[Value]) -> Value {
     json!({"restartPolicy": "Never", "containers": containers})
 }
 
-/// A sidecar that says goodbye in a file before it ends well, and with the hook of its own.
+/// A sidecar that ends well when it is asked to stop.
 fn sidecar(name: &str, more: &[&str]) -> Value {
     let names = ["KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT"].iter().chain(more);
     let env: Vec<Value> = names.map(|it| json!({"name": it, "value": "true"})).collect();
@@ -55,6 +56,8 @@ async fn a_job_ends_with_its_work_and_its_sidecar_is_stopped() -> Result<()> {
     let request = stage.requests().get(&format!("sidecar-termination-{uid}")).await?;
     let owner = &request.metadata.owner_references.context("the pod")?[0];
     assert_eq!((owner.kind.as_str(), owner.name.as_str(), owner.controller), ("Pod", "job", Some(true)));
+    let request = stage.completed(&format!("sidecar-termination-{uid}")).await?;
+    assert_eq!(request.status.context("it has one")?.message, "pod has ended");
     let done = eventually("the pod has ended", async || {
         let pod = stage.pods().get("job").await?;
         Ok((phase(&pod) == "Succeeded").then_some(pod))
@@ -86,6 +89,9 @@ async fn a_job_fails_or_not_whatever_a_sidecar_ends_with_that_does_not_count() -
         assert_eq!(message, ("True".to_owned(), "Terminated by Sidecar Terminator".to_owned()));
         let code = codes(&pod).into_iter().find(|it| it.0 == "mesh").and_then(|it| it.1);
         assert!(code.is_some_and(|it| it != 0), "{name}: {code:?}");
+        for request in stage.requests().list(&ListParams::default()).await? {
+            stage.completed(&request.name_any()).await?;
+        }
     }
     stage.end().await
 }

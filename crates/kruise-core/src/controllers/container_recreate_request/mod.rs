@@ -198,7 +198,7 @@ impl Requests {
         });
         let body = json!({"metadata": {"resourceVersion": version(request)}, "status": status});
         let ended = self.patch(request, "complete recreate request", Some("status"), body).await?;
-        for container in plan::unfinished(&ended) {
+        for container in plan::unfinished(&ended, message) {
             let told = format!("container {container} was not recreated: {message}");
             self.recorder.record(about(&*ended), Severity::Warning, events::RECREATE_FAILED, told);
         }

@@ -31,6 +31,9 @@ const USER_AGENT: &str = "ContainerRecreateRequest";
 pub mod messages {
     /// The pod is not there any more.
     pub const POD_GONE: &str = "pod has gone";
+    /// The pod has ended and with it the containers: nothing starts there any more. That is what sidecars of a job are
+    /// stopped for.
+    pub const POD_ENDED: &str = "pod has ended";
     /// The daemon does not answer.
     pub const NO_RESPONSE: &str = "daemon has not responded for a long time";
     /// The deadline has passed.
@@ -92,6 +95,9 @@ pub fn plan(request: &ContainerRecreateRequest, pod: Option<&PodLite>, now: Time
     let Some(pod) = pod else { return Plan::only(Action::Complete { message: messages::POD_GONE }) };
     if label(request, keys::NODE_NAME).is_none() || label(request, keys::POD_UID).is_none() {
         return Plan::only(Action::Fill);
+    }
+    if has_ended(request, pod) {
+        return Plan::only(Action::Complete { message: messages::POD_ENDED });
     }
     let mut plan = Plan::default();
     let created = request.metadata.creation_timestamp.as_ref().map_or(now, |it| it.0);
@@ -160,10 +166,7 @@ fn recreating(
     if !snapshot.is_empty() && snapshot != shown {
         plan.actions.push(Action::WriteSnapshot(snapshot));
     }
-    // Where nothing starts any more (a job's sidecars that were stopped), there is nothing to look for.
-    if !matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
-        plan.again(SignedDuration::try_from(POLL).unwrap_or_default());
-    }
+    plan.again(SignedDuration::try_from(POLL).unwrap_or_default());
 }
 
 /// Takes the pod out of rotation, where that is asked for, and writes down since when.
@@ -197,8 +200,11 @@ fn leave_rotation(request: &ContainerRecreateRequest, pod: &PodLite, now: Timest
     plan.actions.push(Action::WriteConditions(all));
 }
 
-/// The containers that a request which ends now leaves undone.
-pub fn unfinished(request: &ContainerRecreateRequest) -> Vec<&str> {
+/// The containers that a request leaves undone which ends now and should not have: people are told about each.
+pub fn unfinished<'a>(request: &'a ContainerRecreateRequest, message: &str) -> Vec<&'a str> {
+    if message == messages::POD_ENDED {
+        return Vec::new();
+    }
     let states =
         request.status.as_ref().map(|it| it.container_recreate_states.as_slice()).unwrap_or_default();
     let is_over = |name: &str| {
@@ -229,6 +235,16 @@ fn snapshot(
             })
         })
         .collect()
+}
+
+/// Whether the pod has ended, and none of the requested containers runs on for its grace period.
+fn has_ended(request: &ContainerRecreateRequest, pod: &PodLite) -> bool {
+    let is_stopped = |name: &str| {
+        let mut statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+        statuses.any(|it| *it.name == *name && it.state.terminated.is_some())
+    };
+    matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+        && request.spec.containers.iter().all(|it| is_stopped(&it.name))
 }
 
 /// Whether this is the pod that the request was made for, and it is to stay.

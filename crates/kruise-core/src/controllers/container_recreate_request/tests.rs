@@ -87,11 +87,15 @@ fn the_deadline_counts_from_the_creation() {
 #[test]
 fn what_a_request_leaves_undone_is_known_by_name() {
     let with = |states: Value| request(json!({"status": {"containerRecreateStates": states}}));
-    assert_eq!(unfinished(&request(json!({}))), ["app", "log"], "no node has said anything");
+    assert_eq!(
+        unfinished(&request(json!({})), messages::DEADLINE),
+        ["app", "log"],
+        "no node has said anything"
+    );
     let midway = with(json!([{"name": "app", "phase": "Succeeded"}, {"name": "log", "phase": "Recreating"}]));
-    assert_eq!(unfinished(&midway), ["log"]);
+    assert_eq!(unfinished(&midway, messages::DEADLINE), ["log"]);
     let over = with(json!([{"name": "app", "phase": "Succeeded"}, {"name": "log", "phase": "Failed"}]));
-    assert!(unfinished(&over).is_empty());
+    assert!(unfinished(&over, messages::DEADLINE).is_empty());
 }
 
 fn started(second: i64, ready: bool) -> Value {
@@ -111,9 +115,6 @@ fn the_node_is_shown_containers_started_since_the_request() {
     assert_eq!((snapshot[0].name.as_str(), snapshot[0].restart_count, snapshot[0].ready), ("app", 1, true));
     assert_eq!(snapshot[0].container_id, "containerd://2");
     assert_eq!(got.look_again_in, seconds(3));
-    let mut over = pod(started(1000, true));
-    over.status.phase = Some("Succeeded".into());
-    assert_eq!(plan(&it, Some(&over), at(1005)).look_again_in, None, "nothing starts there any more");
     assert!(plan(&it, Some(&pod(started(999, true))), at(1005)).actions.is_empty());
 }
 
@@ -244,4 +245,25 @@ fn a_finished_request_goes_when_its_time_is_up() {
 fn a_request_that_admission_has_not_seen_is_filled_in() {
     let it = request(json!({"metadata": {"labels": null}}));
     assert_eq!(plan(&it, Some(&pod(json!({}))), at(1001)).actions, [Action::Fill]);
+}
+
+/// Sidecars of a job are stopped for good: that is no failure, and nothing to wait for until the pod goes.
+#[test]
+fn a_pod_that_has_ended_ends_the_request_once_its_containers_have() {
+    let it = request(json!({"status": {"phase": "Recreating"}}));
+    let ended = |phase: &str, log: Value| {
+        let statuses =
+            json!([{"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "log", "state": log}]);
+        pod(json!({"status": {"phase": phase, "containerStatuses": statuses}}))
+    };
+    let stopped = json!({"terminated": {"exitCode": 143}});
+    for phase in ["Succeeded", "Failed"] {
+        let got = plan(&it, Some(&ended(phase, stopped.clone())), at(1005));
+        assert_eq!(got, complete(messages::POD_ENDED));
+    }
+    assert!(unfinished(&it, messages::POD_ENDED).is_empty());
+    assert_eq!(unfinished(&it, messages::POD_GONE), ["app", "log"]);
+    for going in [ended("Succeeded", json!({"running": {}})), ended("Running", stopped)] {
+        assert!(plan(&it, Some(&going), at(1005)).actions.is_empty());
+    }
 }
