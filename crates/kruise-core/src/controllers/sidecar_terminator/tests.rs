@@ -15,9 +15,12 @@ const STOP: &str = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT";
 const IMAGE: &str = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE";
 const IGNORE: &str = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE";
 
+/// Names and values.
+type Env<'a> = &'a [(&'a str, &'a str)];
+
 /// A running pod. Each container: name, environment, exit code if it has ended.
-fn pod(policy: &str, containers: &[(&str, &[(&str, &str)], Option<i32>)]) -> PodLite {
-    let env = |list: &[(&str, &str)]| -> Vec<Value> {
+fn pod(policy: &str, containers: &[(&str, Env<'_>, Option<i32>)]) -> PodLite {
+    let env = |list: Env<'_>| -> Vec<Value> {
         list.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
     };
     let state = |code: Option<i32>| match code {
@@ -49,9 +52,9 @@ fn on_machine(pod: &PodLite, requests: &[&str]) -> Vec<Action> {
     plan(pod, false, |it| requests.contains(&it), noon())
 }
 
-const PLAIN: &[(&str, &str)] = &[(STOP, "true")];
-const IGNORED: &[(&str, &str)] = &[(STOP, "True"), (IGNORE, "true")];
-const BY_IMAGE: &[(&str, &str)] = &[(IMAGE, "exit:1")];
+const PLAIN: Env<'_> = &[(STOP, "true")];
+const IGNORED: Env<'_> = &[(STOP, "True"), (IGNORE, "true")];
+const BY_IMAGE: Env<'_> = &[(IMAGE, "exit:1")];
 
 #[test]
 fn work_has_to_be_done_as_the_restart_policy_means_it() {
