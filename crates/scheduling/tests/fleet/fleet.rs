@@ -57,6 +57,8 @@ pub(crate) struct Fleet {
     pub(crate) flags: Vec<State>,
     /// Judged lost by the operator.
     pub(crate) given_up: Vec<bool>,
+    /// Whether a cluster has not been heard since the hub last crashed.
+    pub(crate) unheard: Vec<bool>,
     /// What the hub has in memory, and what it has saved.
     pub(crate) ledger: Ledger,
     pub(crate) saved: Ledger,
@@ -106,6 +108,7 @@ impl Fleet {
             members: Vec::new(),
             flags: Vec::new(),
             given_up: Vec::new(),
+            unheard: Vec::new(),
             ledger: Ledger::new(setting.spec.target),
             saved: Ledger::new(setting.spec.target),
             written: Vec::new(),
@@ -207,7 +210,12 @@ impl Fleet {
 
     fn deliver_report(&mut self, index: usize) {
         let member = &self.members[index];
-        if !member.online || member.outbox.is_empty() || (self.faults && self.dice.permille(100)) {
+        if !member.online {
+            return;
+        }
+        // Its heart beats, whether it has something to report or not.
+        self.unheard[index] = false;
+        if member.outbox.is_empty() || (self.faults && self.dice.permille(100)) {
             return;
         }
         let place = if self.faults { self.dice.below(member.outbox.len()) } else { member.outbox.len() - 1 };
@@ -370,6 +378,7 @@ impl Fleet {
         if crashed {
             self.ledger = self.saved.clone();
             self.elapsed = 0;
+            self.unheard.fill(true);
         }
         crashed
     }
@@ -379,6 +388,7 @@ impl Fleet {
             () if !self.members[index].online && self.given_up[index] => State::Lost,
             () if !self.members[index].online => State::Offline,
             () if self.is_returning(index) => State::Returning,
+            () if self.flags[index] == State::Ready && self.unheard[index] => State::Unconfirmed,
             () => self.flags[index],
         }
     }

@@ -41,6 +41,7 @@ impl Fleet {
         self.members.push(member);
         self.flags.push(State::Ready);
         self.given_up.push(false);
+        self.unheard.push(false);
         self.written.push(Vec::new());
         self.ledger.rows.push(Row::new(name.clone()));
         self.saved.rows.push(Row::new(name));

@@ -216,7 +216,7 @@ impl Dice {
     }
 
     fn state(&mut self) -> State {
-        match self.below(22) {
+        match self.below(24) {
             0 | 1 => State::Cordoned,
             2 => State::Draining,
             3 | 4 => State::Offline,
@@ -225,6 +225,7 @@ impl Dice {
             7 => State::Returning,
             8 => State::Excluded,
             9 => State::Unsupported,
+            10 | 11 => State::Unconfirmed,
             _ => State::Ready,
         }
     }

@@ -78,7 +78,7 @@ pub(crate) fn plan(request: &Request) -> (Vec<u32>, Vec<u32>) {
             if row.ideal == row.high {
                 row.low = row.high;
             }
-            if clusters[row.place].state == State::Ready {
+            if matches!(clusters[row.place].state, State::Ready | State::Unconfirmed) {
                 row.high = row.max;
             }
         }

@@ -81,8 +81,8 @@ proptest! {
             prop_assert!(row.floor <= row.ideal && row.ideal <= row.ceiling, "{row:?}");
             let max = it.max.unwrap_or(u32::MAX);
             let most = match it.state {
-                State::Ready if request.when_short == WhenShort::Overcommit => max,
-                State::Ready => max.min(it.fit.unwrap_or(u32::MAX)),
+                State::Ready | State::Unconfirmed if request.when_short == WhenShort::Overcommit => max,
+                State::Ready | State::Unconfirmed => max.min(it.fit.unwrap_or(u32::MAX)),
                 State::Cordoned => max.min(it.fit.unwrap_or(u32::MAX)).min(it.current),
                 State::Offline | State::Unsupported => it.current,
                 _ => 0,
@@ -105,7 +105,7 @@ proptest! {
         request.clusters.iter_mut().for_each(|it| it.min = 0);
         let Some(spread) = request.spread.first().cloned() else { return Ok(()) };
         let may_have = |it: &&Candidate| match it.state {
-            State::Ready => it.max != Some(0) && it.fit != Some(0),
+            State::Ready | State::Unconfirmed => it.max != Some(0) && it.fit != Some(0),
             State::Cordoned => it.max != Some(0) && it.fit != Some(0) && it.current > 0,
             _ => is_frozen(it) && it.current > 0,
         };

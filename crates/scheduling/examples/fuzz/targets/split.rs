@@ -95,6 +95,7 @@ pub(super) fn cluster(bytes: &mut Bytes, index: u64, rules: u64) -> Candidate {
         State::Returning,
         State::Excluded,
         State::Unsupported,
+        State::Unconfirmed,
     ];
     let min = bytes.pick(&[0, 0, 1]) * bytes.number();
     // Mostly sensible, or nearly every request would be refused and nothing be tried.
