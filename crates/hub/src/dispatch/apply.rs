@@ -13,7 +13,7 @@ use kruise_core::{
         cache::Cached,
         client::{Error as CallError, call},
         controller::Next,
-        events::Severity,
+        events::{Severity, about},
         key::{Key, uid, version},
     },
 };
@@ -61,8 +61,13 @@ where
         for cluster in removals {
             self.remove(seen, &cluster).await?;
         }
-        for note in &standing.notes {
-            self.tell_once(key, seen, note.severity, note.reason, &note.message);
+        for status::Note { told, severity, reason, message } in &standing.notes {
+            match told {
+                status::Told::EveryTime => {
+                    self.shared.events.record(about(&*seen.object), *severity, reason, message);
+                }
+                status::Told::Once => self.tell_once(key, seen, *severity, reason, message),
+            }
         }
         let rest = self.tell(key, seen, observed, binding, &standing).await?;
         let look_again = (!is_settled).then_some(LOOK_AGAIN);

@@ -46,9 +46,20 @@ pub enum Trouble {
     NotSupported(String),
 }
 
+/// Whether people are told what they were told before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It has happened, and when it happens again that is news: ten replicas may be placed in the same way twice.
+    EveryTime,
+    /// It is so, and may be found again in every round.
+    Once,
+}
+
 /// Something to tell people about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
+    /// Whether it is told again when it was told before.
+    pub told: Told,
     /// Whether somebody should look into it.
     pub severity: Severity,
     /// One word.
@@ -248,11 +259,16 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
         let reason = if is_move { events::RESCHEDULED } else { events::SCHEDULED };
         let shown = |it: &&Row| format!("{} {} -> {}", it.cluster, was(it), it.share.replicas);
         let message = changed.iter().map(shown).collect::<Vec<_>>().join(", ");
-        notes.push(Note { severity: Severity::Normal, reason, message });
+        notes.push(Note { told: Told::EveryTime, severity: Severity::Normal, reason, message });
     }
     for names in &account.routing.ambiguous {
         let message = format!("several pods have this name; say which: {}", names.join(", "));
-        notes.push(Note { severity: Severity::Warning, reason: events::AMBIGUOUS_POD, message });
+        notes.push(Note {
+            told: Told::Once,
+            severity: Severity::Warning,
+            reason: events::AMBIGUOUS_POD,
+            message,
+        });
     }
     let is_news = |it: &&Condition| {
         let known = before.iter().find(|known| known.type_ == it.type_);
@@ -260,7 +276,8 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
     };
     for condition in after.iter().filter(is_news) {
         if let Some(reason) = conditions::event(&condition.type_) {
-            notes.push(Note { severity: Severity::Warning, reason, message: condition.message.clone() });
+            let message = condition.message.clone();
+            notes.push(Note { told: Told::Once, severity: Severity::Warning, reason, message });
         }
     }
     notes

@@ -67,6 +67,10 @@ fn scaling_moves_as_little_as_can_be() {
             before = now;
         }
         assert_eq!(stage.sorted_replicas(), [3, 3, 4]);
+        // The first and the last are in the same words, and both are told.
+        let events = stage.world.cluster(HUB).server().list("events");
+        let told = events.iter().map(|it| it.value()).filter(|it| it["reason"] == "Scheduled");
+        assert_eq!(told.map(|it| it["count"].as_u64().unwrap()).sum::<u64>(), 5);
     });
 }
 
