@@ -1,5 +1,9 @@
 //! The planner seen through the command line: tables, explanations, plans.
 
+use ::hub::{
+    dispatch::plan::{Observed, plan},
+    names::RevisionKey,
+};
 use jiff::Timestamp;
 use kruise_core::api::fleet::{
     member_cluster::{ClusterState, MemberCluster, MemberClusterSpec, MemberClusterStatus},
@@ -150,6 +154,21 @@ fn api_2_explain_says_which_policy_wins_and_which_rule_excludes_a_cluster() {
     let none = Explanation::of(&world(10, &members, Vec::new()));
     assert!(none.text().contains("make a PlacementPolicy whose targets name it"), "{}", none.text());
     assert_eq!(none.value()["clusters"][0]["replicas"], Value::Null);
+}
+
+#[test]
+fn what_is_done_is_explained_as_done_under_the_names_that_the_hub_gave() {
+    let mut world = world(10, &three(), vec![policy(json!({}))]);
+    // The first round is the hub's, with its own names of bodies.
+    let key = RevisionKey::new(&[7; RevisionKey::BYTES]);
+    let (_, winner) = world.judge();
+    for _ in 0..5 {
+        let round = plan(&Observed { key: Some(&key), ..world.observed(winner.as_ref(), 0) });
+        super::rehearse::play(&mut world, &round);
+    }
+    let explained = Explanation::of(&world).text();
+    assert!(!explained.contains("=False"), "{explained}");
+    assert_eq!(answer(&[Preview::of(world, false)], &[]).text, "nothing would change");
 }
 
 #[test]

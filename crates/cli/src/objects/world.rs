@@ -4,7 +4,6 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ::hub::{
     dispatch::plan::{self, Cluster, Observed, Round, Winner},
-    names::RevisionKey,
     placement::{
         matching::{self, Outcome, Policy, Subject},
         select::{ClusterFacts, Selection, select},
@@ -81,17 +80,21 @@ impl World {
 
     /// One round of the hub, `elapsed` seconds after the last.
     pub fn round(&self, winner: Option<&Winner>, elapsed: u32) -> Round {
-        plan::plan(&Observed {
+        plan::plan(&self.observed(winner, elapsed))
+    }
+
+    /// What the hub's planner looks at.
+    pub fn observed<'a>(&'a self, winner: Option<&'a Winner>, elapsed: u32) -> Observed<'a> {
+        Observed {
             object: &self.object,
             reference: &self.reference,
             policy: winner,
             binding: self.binding.as_ref(),
             clusters: &self.clusters,
-            // Names of bodies do not matter here; the hub's own key is the hub's alone.
-            key: &RevisionKey::new(&[0; RevisionKey::BYTES]),
+            key: None,
             elapsed,
             now: self.now,
-        })
+        }
     }
 
     fn subject(&self) -> Subject {

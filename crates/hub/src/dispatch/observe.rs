@@ -53,7 +53,7 @@ impl<K> Seen<K> {
             policy: self.policy.as_ref(),
             binding: self.stored_binding(),
             clusters: &self.clusters,
-            key,
+            key: Some(key),
             elapsed,
             now,
         }

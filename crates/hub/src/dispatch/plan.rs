@@ -101,8 +101,9 @@ pub struct Observed<'a> {
     pub binding: Option<&'a FleetBinding>,
     /// All clusters of the fleet, and those that the ledger knows.
     pub clusters: &'a [Cluster],
-    /// From which names of bodies are made.
-    pub key: &'a RevisionKey,
+    /// From which names of bodies are made. The hub alone has it: without it bodies keep the names that they have, and new ones
+    /// get none.
+    pub key: Option<&'a RevisionKey>,
     /// Seconds since the ledger was last saved; 0 after a restart.
     pub elapsed: u32,
     /// The time, for conditions.

@@ -13,20 +13,24 @@ use crate::ledger;
 pub(super) struct Names(BTreeMap<String, RevisionRef>);
 
 impl Names {
-    /// Every revision that is known for the object; of two names for one hash the newer body's counts.
-    pub(super) fn of(observed: &Observed<'_>, saved: &Saved, target: RevisionRef) -> Self {
+    /// Every revision that plans of the object spoke of so far.
+    pub(super) fn known(observed: &Observed<'_>, saved: &Saved) -> Self {
         let mut names = Self::default();
         let stored = observed.clusters.iter().filter_map(Cluster::stored);
         for it in stored.flat_map(|it| [&it.target, &it.stable]).flatten() {
-            names.0.insert(it.hash.clone(), it.clone());
+            names.add(it.clone());
         }
         for it in
             [&saved.rolled_back, &saved.pre_download, &saved.stable, &saved.target].into_iter().flatten()
         {
-            names.0.insert(it.hash.clone(), it.clone());
+            names.add(it.clone());
         }
-        names.0.insert(target.hash.clone(), target);
         names
+    }
+
+    /// One more; of two names for one hash the newer body's counts.
+    pub(super) fn add(&mut self, revision: RevisionRef) {
+        self.0.insert(revision.hash.clone(), revision);
     }
 
     pub(super) fn get(&self, revision: Revision) -> Option<RevisionRef> {

@@ -67,12 +67,16 @@ enum Leaving {
 impl Draft<'_> {
     /// Makes the round. `before` is the ledger that was planned from.
     pub(super) fn finish(mut self, before: &arithmetic::Ledger, refused: Vec<(String, String)>) -> Round {
-        let revision = RevisionRef {
-            namespace: None,
-            name: self.observed.key.revision(&self.observed.reference.uid, &self.body),
-            hash: ledger::hash(self.target),
+        let mut names = Names::known(self.observed, &self.saved);
+        let revision = match self.observed.key {
+            Some(key) => RevisionRef {
+                namespace: None,
+                name: key.revision(&self.observed.reference.uid, &self.body),
+                hash: ledger::hash(self.target),
+            },
+            None => names.kept(self.target),
         };
-        let names = Names::of(self.observed, &self.saved, revision.clone());
+        names.add(revision.clone());
         let mut round = Round::default();
         let mut rows = std::mem::take(&mut self.planned.ledger.rows);
         // In the order of the plan, which has shrinks first; then what changed besides the numbers.

@@ -58,7 +58,7 @@ impl World {
             policy: self.winner.as_ref(),
             binding: self.binding.as_ref(),
             clusters: &self.clusters,
-            key: &self.key,
+            key: Some(&self.key),
             elapsed: self.elapsed,
             now: Timestamp::UNIX_EPOCH,
         }
