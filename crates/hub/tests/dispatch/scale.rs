@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{HUB, MEMBERS, PodNames, Setting, Stage, WEB, all_pods, play, play_with, policy};
+use crate::kit::{FLEET, HUB, MEMBERS, PodNames, Setting, Stage, WEB, all_pods, play, play_with, policy};
 
 #[test]
 fn a_cloneset_of_ten_becomes_four_three_and_three_and_its_status_sums_up() {
@@ -32,6 +32,17 @@ fn a_cloneset_of_ten_becomes_four_three_and_three_and_its_status_sums_up() {
         assert_eq!(stage.world.cluster(HUB).server().count("fleetrevisions.fleet.kruise.io"), 1);
         let share = stage.assignment("member-1").unwrap()["spec"].to_string().len();
         assert!(share < 900, "{share} bytes");
+        // Each member shows what it has of it.
+        stage
+            .until("MemberClusters have their pods", |it| {
+                let load = |name: &&str| {
+                    let member = it.read(HUB, &format!("{FLEET}/memberclusters/{name}")).unwrap_or_default();
+                    (member["status"]["objects"].as_u64(), member["status"]["readyPods"].as_u64())
+                };
+                let shares = it.replicas().into_iter().map(|it| (Some(1), Some(it)));
+                MEMBERS.iter().map(load).eq(shares)
+            })
+            .await;
     });
 }
 
