@@ -25,7 +25,8 @@ pub struct Reach {
 /// On how many clusters the objects of these bindings run.
 pub fn reached(bindings: &[FleetBinding]) -> usize {
     let rows = bindings.iter().flat_map(|it| it.status.iter().flat_map(|it| &it.clusters));
-    rows.map(|it| it.cluster.as_str()).collect::<BTreeSet<_>>().len()
+    // A row without a plan is of a cluster that was left out.
+    rows.filter(|it| it.seq > 0).map(|it| it.cluster.as_str()).collect::<BTreeSet<_>>().len()
 }
 
 /// Judges a deletion of an object, namespace, policy or MemberCluster.

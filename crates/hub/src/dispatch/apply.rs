@@ -304,7 +304,9 @@ where
 
     async fn term(&self) -> Result<u64, Error> {
         let known = self.shared.assignments.all();
-        let known = known.iter().filter_map(|it| it.0.as_ref().ok()).map(|it| it.spec.term).max();
+        // What clusters have applied counts as well: a hub that was restored from an older copy has forgotten terms.
+        let term = |it: &Assignment| it.status.as_ref().map_or(0, |it| it.applied_term).max(it.spec.term);
+        let known = known.iter().filter_map(|it| it.0.as_ref().ok()).map(term).max();
         Ok(self.shared.term.get(known.unwrap_or_default()).await?)
     }
 

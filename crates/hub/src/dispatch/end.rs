@@ -50,8 +50,10 @@ pub fn end(observed: &Observed<'_>) -> Ending {
             ending.waiting.push(name.clone());
             continue;
         }
-        if row.share.seq <= assignment.spec.seq {
-            row.share.seq = assignment.spec.seq + 1;
+        // Above what the cluster knows as well: to a hub that was restored it may be more than is stored (HA-5).
+        let known = assignment.status.as_ref().map_or(0, |it| it.applied_seq).max(assignment.spec.seq);
+        if row.share.seq <= known {
+            row.share.seq = known + 1;
             row.acknowledged = false;
         }
         let spec = AssignmentSpec {

@@ -81,7 +81,7 @@ impl Cluster {
 
     /// Whether it knows a newer plan than `seq`. Then this hub was restored from an older copy, and the cluster is left
     /// alone (HA-5).
-    fn is_ahead_of(&self, seq: u64) -> bool {
+    pub(super) fn is_ahead_of(&self, seq: u64) -> bool {
         let stored = self.stored().map_or(0, |it| it.seq);
         let applied = self.status().map_or(0, |it| it.applied_seq);
         stored.max(applied) > seq

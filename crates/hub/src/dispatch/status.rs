@@ -17,6 +17,7 @@ use scheduling::{
     ledger::Row,
     reason::Change,
     round::{self as arithmetic, Why},
+    split::State,
 };
 use serde_json::Value;
 
@@ -32,6 +33,7 @@ use crate::{
             totals::{MemberWord, Totals},
         },
         round::Prepared,
+        select::Selection,
     },
 };
 
@@ -104,6 +106,37 @@ impl Account<'_> {
     fn given(&self) -> impl Iterator<Item = (&Row, &Cluster)> {
         let rows = self.rows.iter().filter(|it| it.share.seq > 0);
         rows.filter_map(|it| Some((it, self.cluster(it.cluster.as_str())?)))
+    }
+
+    /// Clusters that the policy selects and that lack the kind, as they say themselves: one that has not reported yet may
+    /// serve it.
+    fn lacking(&self) -> impl Iterator<Item = (&Cluster, &Selection)> {
+        let judged = self.prepared.selections.iter();
+        let lacking = judged.filter(|it| matches!(it.1, Selection::Unsupported { .. }));
+        let found = lacking.filter_map(|(name, why)| Some((self.cluster(name.as_str())?, why)));
+        found.filter(|it| it.0.planning != State::Pending)
+    }
+
+    /// Clusters that the policy selects and whose overrides do not fit, and why.
+    fn unfit(&self) -> impl Iterator<Item = (&Cluster, &String)> {
+        let is_selected = |name: &str| {
+            let judged = self.prepared.selections.iter().find(|it| it.0.as_str() == name);
+            judged.is_some_and(|it| !matches!(it.1, Selection::Not(_)))
+        };
+        let selected = self.unfit.iter().filter(move |it| is_selected(&it.0));
+        selected.filter_map(|(name, why)| Some((self.cluster(name)?, why)))
+    }
+
+    /// Clusters that carry out newer plans than this hub knows, and are left alone because of that (HA-5).
+    fn ahead(&self) -> impl Iterator<Item = &Cluster> {
+        self.given().filter(|(row, it)| it.is_ahead_of(row.share.seq)).map(|it| it.1)
+    }
+
+    /// Whether no cluster that the policy selects serves the kind.
+    fn is_served_nowhere(&self) -> bool {
+        let selected =
+            self.prepared.selections.iter().filter(|it| !matches!(it.1, Selection::Not(_))).count();
+        selected > 0 && self.lacking().count() == selected
     }
 }
 
@@ -190,30 +223,47 @@ fn budget(account: &Account<'_>) -> String {
     format!("{used}/{}", account.prepared.spec.unavailable)
 }
 
+/// A row for each cluster that was given something, and for each that is left out though the policy selects it.
 fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
-    account
-        .given()
-        .map(|(row, cluster)| {
-            let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
-            ClusterRow {
-                cluster: cluster.facts.name.clone(),
-                state: Some(cluster.shown),
-                // What it has, not what is about to be written: that is seen when it is stored.
-                slice: cluster.assignment.as_ref().and_then(|it| it.spec.slice.clone()),
-                counts: status.map(|it| it.counts.clone()).unwrap_or_default(),
-                seq: row.share.seq,
-                applied_seq: status.map_or(0, |it| it.applied_seq),
-                reported_at: status.and_then(|it| it.reported_at.clone()),
-                reason: reason(account, &cluster.facts.name),
-            }
-        })
-        .collect()
+    let given = account.given().map(|(row, cluster)| {
+        let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
+        ClusterRow {
+            cluster: cluster.facts.name.clone(),
+            state: Some(cluster.shown),
+            // What it has, not what is about to be written: that is seen when it is stored.
+            slice: cluster.assignment.as_ref().and_then(|it| it.spec.slice.clone()),
+            counts: status.map(|it| it.counts.clone()).unwrap_or_default(),
+            seq: row.share.seq,
+            applied_seq: status.map_or(0, |it| it.applied_seq),
+            reported_at: status.and_then(|it| it.reported_at.clone()),
+            reason: reason(account, &cluster.facts.name),
+        }
+    });
+    let mut rows: Vec<ClusterRow> = given.collect();
+    let lacking = account.lacking().map(|(cluster, why)| (cluster, why.to_string()));
+    let unfit = account.unfit().map(|(cluster, why)| (cluster, why.clone()));
+    for (cluster, reason) in lacking.chain(unfit) {
+        let name = &cluster.facts.name;
+        if rows.iter().all(|it| it.cluster != *name) {
+            let (cluster, state) = (name.clone(), Some(cluster.shown));
+            rows.push(ClusterRow { cluster, state, reason, ..ClusterRow::default() });
+        }
+    }
+    rows.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    rows
 }
 
 /// Why a cluster has what it has, in the words of whoever decided.
 fn reason(account: &Account<'_>, cluster: &str) -> String {
+    // Before its reports: a report about a newer plan cannot be true of the one that is known.
+    if account.ahead().any(|it| it.facts.name == cluster) {
+        return "it carries out a newer plan than this hub knows, and is left alone".to_owned();
+    }
     if let Some((_, why)) = account.unfit.iter().chain(account.refused).find(|it| it.0 == cluster) {
         return why.clone();
+    }
+    if let Some((_, why)) = account.lacking().find(|it| it.0.facts.name == cluster) {
+        return why.to_string();
     }
     let status = account.cluster(cluster).and_then(|it| it.assignment.as_ref()?.status.as_ref());
     let stuck = status.filter(|it| matches!(it.state, Some(ShareState::Conflict | ShareState::Failed)));

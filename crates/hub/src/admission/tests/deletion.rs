@@ -40,7 +40,10 @@ fn del_4_the_protection_of_openkruise_counts_replicas_over_the_fleet() {
 #[test]
 fn del_4_a_cluster_that_runs_several_objects_of_a_namespace_counts_once() {
     let binding = |clusters: &[&str]| {
-        let rows: Vec<_> = clusters.iter().map(|it| json!({"cluster": it, "state": "Ready"})).collect();
+        let row = |it: &&str| json!({"cluster": it, "state": "Ready", "seq": 1});
+        let mut rows: Vec<_> = clusters.iter().map(row).collect();
+        // One that the policy selects and that lacks the kind has a row, and runs nothing.
+        rows.push(json!({"cluster": "left-out", "state": "Ready"}));
         serde_json::from_value(json!({
             "metadata": {"name": "b"}, "spec": {"object": {"apiVersion": "v1", "kind": "k", "name": "n", "uid": "u"}},
             "status": {"clusters": rows},

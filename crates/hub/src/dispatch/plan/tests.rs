@@ -222,6 +222,24 @@ fn ha_5_a_cluster_that_knows_a_newer_plan_is_not_planned_for() {
     world.object["spec"]["replicas"] = json!(20);
     let round = world.plan();
     assert!(!round.writes.is_empty() && round.writes.iter().all(|it| it.cluster != "b"));
+    let stale =
+        round.standing.binding.conditions.iter().find(|it| it.type_ == keys::conditions::STALE).unwrap();
+    assert_eq!(
+        (stale.reason.as_str(), stale.message.as_str()),
+        ("Restored", "newer plans than this hub knows are carried out by b")
+    );
+    assert!(round.standing.binding.clusters[1].reason.contains("left alone"));
+}
+
+#[test]
+fn ha_5_a_deletion_is_numbered_above_every_plan_that_a_cluster_knows() {
+    let mut world = World::new(10);
+    world.settle();
+    let assignment = Arc::make_mut(world.clusters[1].assignment.as_mut().unwrap());
+    assignment.status.as_mut().unwrap().applied_seq = 9;
+    let ending = end(&world.observed());
+    let write = ending.writes.iter().find(|it| it.cluster == "b").unwrap();
+    assert_eq!((write.spec.seq, write.spec.intent), (10, Intent::Delete));
 }
 
 #[test]
@@ -271,4 +289,78 @@ fn del_1_every_cluster_is_told_and_forgotten_when_it_has_obeyed() {
     assert_eq!((over.removals.len(), over.writes.len()), (3, 0));
     world.clusters.iter_mut().for_each(|it| it.assignment = None);
     assert!(end(&world.observed()).is_over());
+}
+
+#[test]
+fn bad_input_9_clusters_that_lack_the_kind_are_left_out_and_named_on_the_binding() {
+    let condition = |round: &Round, kind: &str| {
+        let found = round.standing.binding.conditions.iter().find(|it| it.type_ == kind).cloned();
+        found.map(|it| (it.status, it.reason, it.message))
+    };
+    let reason = |round: &Round, cluster: &str| {
+        let row = round.standing.binding.clusters.iter().find(|it| it.cluster == cluster);
+        row.map(|it| it.reason.clone()).unwrap_or_default()
+    };
+    let says = "APINotSupported: it does not serve apps.kruise.io/CloneSet";
+
+    let mut world = World::new(10);
+    world.clusters[2].facts.apis.clear();
+    let round = world.plan();
+    assert!(round.writes.iter().all(|it| it.cluster != "c"));
+    assert_eq!(reason(&round, "c"), says);
+    let scheduled = condition(&round, keys::conditions::SCHEDULED).unwrap();
+    assert_eq!((scheduled.0.as_str(), scheduled.1.as_str()), ("True", "Placed"));
+    assert_eq!(scheduled.2, "APINotSupported: the kind is not served by c");
+
+    // With no other cluster that is what keeps the replicas away, not room.
+    world.clusters.iter_mut().for_each(|it| it.facts.apis.clear());
+    let round = world.plan();
+    assert!(round.writes.is_empty());
+    let binding = &round.standing.binding;
+    assert_eq!((binding.summary.as_str(), binding.cluster_count), ("APINotSupported", 0));
+    for (kind, status) in [(keys::conditions::SCHEDULED, "False"), (keys::conditions::UNPLACED, "True")] {
+        let found = condition(&round, kind).unwrap();
+        assert_eq!((found.0.as_str(), found.1.as_str()), (status, "APINotSupported"), "{kind}");
+    }
+
+    // One that has not said yet what it serves is not accused.
+    (world.clusters[0].planning, world.clusters[0].shown) = (State::Pending, ClusterState::Pending);
+    let round = world.plan();
+    assert_eq!((reason(&round, "a"), reason(&round, "b")), (String::new(), says.to_owned()));
+    assert_eq!(condition(&round, keys::conditions::SCHEDULED).unwrap().0, "True");
+
+    // One that has the object and lost the kind is left as it is, and says why.
+    let mut world = World::new(9);
+    world.settle();
+    world.clusters[1].facts.apis.clear();
+    world.object["spec"]["replicas"] = json!(3);
+    world.object["metadata"]["generation"] = json!(2);
+    let round = world.plan();
+    assert!(round.writes.iter().all(|it| it.cluster != "b"), "{:?}", round.writes);
+    assert_eq!(reason(&round, "b"), says);
+}
+
+#[test]
+fn bad_input_6_a_patch_that_does_not_apply_keeps_one_cluster_out_and_is_told() {
+    let mut world = World::new(10);
+    let placement = json!({
+        "targets": [],
+        "overrides": [{
+            "clusters": {"names": ["b"]},
+            "patches": [{"op": "replace", "path": "/spec/template/spec/nodeName", "value": "n"}],
+        }],
+    });
+    let winner = world.winner.as_mut().unwrap();
+    winner.placement = Arc::new(serde_json::from_value(placement).unwrap());
+    world.settle();
+    let round = world.plan();
+    let binding = &round.standing.binding;
+    assert_eq!((binding.cluster_count, binding.ready), (2, 10), "the others go on");
+    let row = binding.clusters.iter().find(|it| it.cluster == "b").unwrap();
+    assert!(row.reason.starts_with("spec.overrides[0] does not apply: "), "{}", row.reason);
+    let applied = binding.conditions.iter().find(|it| it.type_ == keys::conditions::APPLIED).unwrap();
+    assert_eq!(
+        (applied.status.as_str(), applied.reason.as_str(), applied.message.as_str()),
+        ("False", "OverrideDoesNotApply", "an override does not apply in b")
+    );
 }

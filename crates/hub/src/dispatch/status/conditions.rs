@@ -74,7 +74,7 @@ pub(super) fn of_trouble(trouble: &Trouble) -> Vec<Aspect> {
 pub(super) fn of(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
     let mut aspects = vec![scheduled(account)];
     aspects.extend(stuck(account));
-    aspects.extend(account.planned.conditions.iter().filter_map(matter));
+    aspects.extend(account.planned.conditions.iter().filter_map(|it| matter(account, it)));
     aspects.extend(stale(account));
     aspects.extend(progress(account, totals));
     // Of one kind the first counts.
@@ -101,7 +101,16 @@ fn scheduled(account: &Account<'_>) -> Aspect {
         let message = "the policy selects no cluster; nothing is changed".to_owned();
         return aspect(types::SCHEDULED, false, reasons::NO_CLUSTER, message);
     }
-    aspect(types::SCHEDULED, true, "Placed", String::new())
+    let lacking: Vec<ClusterName> = account.lacking().map(|it| it.0.facts.cluster_name()).collect();
+    if lacking.is_empty() {
+        return aspect(types::SCHEDULED, true, "Placed", String::new());
+    }
+    let message =
+        format!("{}: the kind is not served by {}", reasons::API_NOT_SUPPORTED, reason::list(&lacking));
+    if account.is_served_nowhere() {
+        return aspect(types::SCHEDULED, false, reasons::API_NOT_SUPPORTED, message);
+    }
+    aspect(types::SCHEDULED, true, "Placed", message)
 }
 
 /// Clusters that cannot carry out their share, and those that somebody else changes.
@@ -125,11 +134,14 @@ fn stuck(account: &Account<'_>) -> Vec<Aspect> {
     aspects
 }
 
-fn matter(matter: &Matter) -> Option<Aspect> {
+fn matter(account: &Account<'_>, matter: &Matter) -> Option<Aspect> {
     let message = matter.to_string();
     let (kind, reason) = match matter {
         Matter::BudgetHeld { .. } => (types::BUDGET_HELD, "UsedUp"),
         Matter::DrainHeld { .. } => (types::DRAIN_HELD, "NoRoomElsewhere"),
+        Matter::Division(Division::Unplaced(_)) if account.is_served_nowhere() => {
+            (types::UNPLACED, reasons::API_NOT_SUPPORTED)
+        }
         Matter::Division(Division::Unplaced(_)) => (types::UNPLACED, "NoRoom"),
         Matter::Division(Division::SurplusFrozen(_)) => (types::SURPLUS_FROZEN, "OutOfReach"),
         Matter::Division(Division::SpreadUnsatisfied { .. }) => (types::SPREAD_UNSATISFIED, "TooFewGroups"),
@@ -140,7 +152,14 @@ fn matter(matter: &Matter) -> Option<Aspect> {
     Some(aspect(kind, true, reason, message))
 }
 
+/// What is known of clusters is not what they do: they know more than this hub, which was restored from an older copy or lost
+/// its ledger, or they are silent.
 fn stale(account: &Account<'_>) -> Option<Aspect> {
+    let ahead: Vec<_> = account.ahead().map(|it| it.facts.cluster_name()).collect();
+    if !ahead.is_empty() {
+        let message = format!("newer plans than this hub knows are carried out by {}", reason::list(&ahead));
+        return Some(aspect(types::STALE, true, "Restored", message));
+    }
     let silent: Vec<_> =
         account.given().filter(|(_, it)| is_silent(it.shown)).map(|(row, _)| row.cluster.clone()).collect();
     let message = || format!("no word from {}", reason::list(&silent));
@@ -167,9 +186,16 @@ fn progress(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
     let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
     let is_released = !planned.ledger.is_releasing();
     let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
+    let unfit: Vec<ClusterName> = account.unfit().map(|it| it.0.facts.cluster_name()).collect();
+    let applied = if unfit.is_empty() {
+        named(types::APPLIED, &applied, "Acknowledged", "Applying")
+    } else {
+        let message = format!("an override does not apply in {}", reason::list(&unfit));
+        aspect(types::APPLIED, false, "OverrideDoesNotApply", message)
+    };
     vec![
         named(types::DISPATCHED, &dispatched, "Written", "Writing"),
-        named(types::APPLIED, &applied, "Acknowledged", "Applying"),
+        applied,
         aspect(types::AVAILABLE, is_available, if is_available { "Enough" } else { "TooFew" }, message),
         // A release that rests on its partition is not unwell (ST-5).
         aspect(types::RELEASED, is_released, if is_released { "Everywhere" } else { "Releasing" }, updated),
