@@ -50,9 +50,7 @@ pub async fn join(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined> {
     let (admin, client) = (Kubeconfig::read_from(hub)?, control_plane::client(hub).await?);
     let cluster_uid = uid(&control_plane::client(kubeconfig).await?).await?;
     let credential = credential::request(&client, &access::user(name)).await?;
-    for object in access::granted(name) {
-        apply(&client, &object).await?;
-    }
+    grant(&client, name).await?;
     let member = json!({
         "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": name},
         "spec": {"clusterUid": cluster_uid, "publicKey": credential.public_key, "accepted": true},
@@ -62,7 +60,15 @@ pub async fn join(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined> {
     Ok(Joined { kubeconfig: of_agent, hub_uid: uid(&client).await? })
 }
 
-/// The same for programs that wait for everything.
+/// Makes everything that a cluster has on the hub besides its MemberCluster; what is there already stays.
+pub async fn grant(hub: &Client, name: &str) -> Result<()> {
+    for object in access::granted(name) {
+        apply(hub, &object).await?;
+    }
+    Ok(())
+}
+
+/// The same as [`join`] for programs that wait for everything.
 pub fn join_blocking(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined> {
     tokio::runtime::Runtime::new()?.block_on(join(hub, newcomer))
 }

@@ -72,7 +72,7 @@ async fn killed_at(stage: &Stage, moment: Duration, image: &str, fields: &Value)
         stage.apply(&web(10, image, fields.clone()))?;
         tokio::time::sleep(moment).await;
         stage.fleet.kill("hub")?;
-        stage.fleet.run("hub")?;
+        stage.fleet.run_hub().await?;
         stage.rests(10, image, 10).await
     });
     rolled.await.with_context(|| format!("killed after {moment:?}")).map(drop)
@@ -117,7 +117,7 @@ fn proto_6_an_agent_that_is_killed_goes_on_at_its_plan_with_the_hub_away() -> Re
         });
         let replaced = replaced.await;
         link.mend();
-        stage.fleet.run("hub")?;
+        stage.fleet.run_hub().await?;
         let after = stage.rests(9, "lab/web:1", 9).await?;
         assert_eq!(lives(&after), lives(&replaced?), "nothing else happened to any pod");
         // The hub is not merely silent: it does what it is told.
@@ -138,7 +138,7 @@ fn proto_7_what_is_deleted_on_the_hub_by_hand_deletes_nothing_in_a_member() -> R
         })
         .await?;
         assert_eq!(lives(&stage.pods().await?), lives(&before));
-        stage.fleet.join_again("m3").await?;
+        stage.fleet.grant_again("m3").await?;
         stage.fleet.until_ready(&["m3"]).await?;
         let after = stage.rests(3, "lab/web:1", 3).await?;
         assert_eq!(lives(&after), lives(&before), "no pod was restarted or replaced");

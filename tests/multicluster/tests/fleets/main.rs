@@ -3,8 +3,9 @@
 //! The hub and the agents are processes of their own with the rights of the generated manifests. Tests that only use them run side
 //! by side in namespaces of their own; one that kills, cuts or drains has what it disturbs to itself.
 //!
-//! `FLEET_CASES=N` makes the releases and kills of each kind N, as far as there are so many; in CI they are a few.
+//! `FLEET_CASES=N` makes the kills of a kind N, as far as there are so many; in CI they are a few.
 
+mod bad_input;
 mod budgets;
 mod faults;
 mod kit;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
+use multicluster::eventually;
 use serde_json::json;
 
 use crate::kit::{Disturbs, Seen, Stage, on, web};
@@ -43,10 +44,13 @@ fn api_1_an_unchanged_cloneset_of_ten_is_split_and_every_scaling_moves_least() -
             pods = scale(stage, &pods, to).await?;
         }
         assert_eq!(stage.sorted_shares().await?, [3, 3, 4]);
-        let events = stage.events()?;
-        let placed: Vec<_> = events.iter().filter(|it| it.contains("cheduled ")).collect();
-        assert!(placed.len() >= 5, "each of them is told: {events:?}");
-        Ok(())
+        eventually("each of them is told", async || {
+            let events = stage.events()?;
+            let placed = events.iter().filter(|it| it.starts_with("Scheduled ")).count();
+            ensure!(placed >= 5, "{events:?}");
+            Ok(Some(()))
+        })
+        .await
     })
 }
 

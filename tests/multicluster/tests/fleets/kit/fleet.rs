@@ -70,6 +70,8 @@ impl Fleet {
         hub.install_crds().await?;
         access::apply(&hub, "rbac/hub")?;
         remove_webhooks(&hub);
+        // Members of an earlier run had other keys, and a member's key never changes.
+        hub.kubectl(&[&["delete", "memberclusters", "--ignore-not-found"][..], &MEMBERS].concat())?;
         access::apply(&hub, "webhook/hub")?;
         let folder = std::env::temp_dir().join(format!("fleets-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
@@ -97,8 +99,7 @@ impl Fleet {
             parts: [HUB].iter().chain(&MEMBERS).map(|it| (*it, Arc::default())).collect(),
             _access: Vec::new(),
         };
-        fleet.run(HUB)?;
-        fleet.until_admitted().await?;
+        fleet.run_hub().await?;
         for name in MEMBERS {
             fleet.add(name).await?;
         }
@@ -106,7 +107,13 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Waits until the hub answers admission: before that its own kinds are refused.
+    /// Starts the hub, and waits until it answers admission: before that its own kinds are refused.
+    pub(crate) async fn run_hub(&self) -> Result<()> {
+        self.run(HUB)?;
+        self.until_admitted().await
+    }
+
+    /// Waits until the hub answers admission.
     async fn until_admitted(&self) -> Result<()> {
         let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/samples/policy.yaml");
         let dry_run = ["apply", "--dry-run=server", "--filename", policy];
@@ -157,9 +164,8 @@ impl Fleet {
     }
 
     /// Gives a member everything on the hub again that joining gave it; its agent keeps the credential it has.
-    pub(crate) async fn join_again(&self, name: &str) -> Result<()> {
-        let newcomer = Newcomer { name, kubeconfig: &self.member(name).cluster.kubeconfig, server: None };
-        join::join(&self.hub.kubeconfig, newcomer).await.map(drop)
+    pub(crate) async fn grant_again(&self, name: &str) -> Result<()> {
+        join::grant(&self.client, name).await
     }
 
     pub(crate) fn member(&self, name: &str) -> &Member {

@@ -1,8 +1,9 @@
 //! What must hold over the fleet at every moment, looked at ten times a second.
 
-use std::{collections::BTreeMap, convert::Infallible, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Result, bail};
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Seen, Stage};
 
@@ -11,13 +12,13 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// What must hold while something happens.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits<'a> {
+pub(crate) struct Limits {
     /// Pods that are available at least.
     pub(crate) available: usize,
     /// Pods there are at most.
     pub(crate) pods: usize,
     /// Pods of an image there are at most.
-    pub(crate) of_image: Option<(&'a str, usize)>,
+    pub(crate) of_image: Option<(&'static str, usize)>,
 }
 
 /// The worst that was seen.
@@ -29,32 +30,40 @@ struct Worst {
     of_image: usize,
 }
 
-impl Limits<'_> {
+impl Limits {
     /// Waits for `doing`, and fails as soon as a limit is seen to be broken.
+    ///
+    /// The looking is a task of its own: what is done meanwhile may keep its own thread busy, as running kubectl does.
     pub(crate) async fn hold_during<T>(
-        &self,
+        self,
         stage: &Stage,
         doing: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let mut worst = Worst::default();
-        let done = tokio::select! {
-            done = doing => done?,
-            broken = self.watch(stage, &mut worst) => match broken? {},
+        let (done, is_done) = oneshot::channel();
+        let mut watching = Watching(tokio::spawn(self.watch(stage.clone(), is_done)));
+        let result = tokio::select! {
+            result = doing => result?,
+            broken = &mut watching.0 => bail!("{:?}", broken?.err()),
         };
-        let Worst { looks, available, pods, of_image } = worst;
+        // Nobody listens where a limit was broken in the last moment; then it says so itself.
+        let _ = done.send(());
+        let Worst { looks, available, pods, of_image } = (&mut watching.0).await??;
         eprintln!(
             "{}: in {looks} looks at least {available:?} available ({} must be), at most {pods} pods ({} may be), {of_image} of \
              the image counted",
             stage.namespace, self.available, self.pods
         );
-        Ok(done)
+        Ok(result)
     }
 
-    /// Looks until something is broken.
-    async fn watch(&self, stage: &Stage, worst: &mut Worst) -> Result<Infallible> {
+    /// Looks until something is broken, or all is done.
+    async fn watch(self, stage: Stage, mut is_done: oneshot::Receiver<()>) -> Result<Worst> {
+        let mut worst = Worst::default();
         loop {
-            self.look(stage, worst).await?;
-            tokio::time::sleep(EVERY).await;
+            self.look(&stage, &mut worst).await?;
+            if tokio::time::timeout(EVERY, &mut is_done).await.is_ok() {
+                return Ok(worst);
+            }
         }
     }
 
@@ -87,6 +96,15 @@ impl Limits<'_> {
             );
         }
         Ok(())
+    }
+}
+
+/// A task that ends with this value.
+struct Watching(JoinHandle<Result<Worst>>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -52,6 +52,7 @@ enum Held {
 }
 
 /// A namespace of the hub, with a policy for all CloneSets in it.
+#[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) namespace: String,
@@ -151,8 +152,11 @@ impl Stage {
         Self::open(self.fleet.clone(), self.members.clone()).await
     }
 
+    /// Deletes everything of it, as the hub asks for it where objects run on several clusters (DEL-4).
     pub(crate) fn close(self) -> Result<()> {
         self.kubectl(&["delete", "clonesets.apps.kruise.io", "--all", "--wait=false"])?;
+        let confirmed = format!("fleet.kruise.io/confirm-delete={}", self.namespace);
+        self.fleet.hub.kubectl(&["annotate", "namespace", &self.namespace, &confirmed])?;
         self.fleet.hub.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]).map(drop)
     }
 
@@ -249,12 +253,15 @@ impl Stage {
         .await
     }
 
-    /// What happened to `web` on the hub: `Scheduled m1 0 -> 4, ...`.
+    /// What happened to `web` on the hub: `Scheduled m1 0 -> 4, ...`, as often as it happened.
     pub(crate) fn events(&self) -> Result<Vec<String>> {
-        let line = r#"jsonpath={range .items[*]}{.reason} {.message}{"\n"}{end}"#;
+        let line = r#"jsonpath={range .items[*]}{.count} {.reason} {.message}{"\n"}{end}"#;
         let said =
             self.kubectl(&["get", "events", "--field-selector=involvedObject.name=web", "-o", line])?;
-        Ok(said.lines().map(str::to_owned).collect())
+        let counted = said.lines().filter_map(|it| it.split_once(' '));
+        let repeated = counted
+            .flat_map(|(count, event)| std::iter::repeat_n(event.to_owned(), count.parse().unwrap_or(1)));
+        Ok(repeated.collect())
     }
 
     /// Waits until an event about `web` begins so.
