@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::{
     binaries,
     pki::{self, Authority},
-    process::{Running, tied},
+    process::{Running, output, tied},
     progress::now,
 };
 
@@ -21,6 +21,9 @@ const SERVICE_NETWORK: &str = "10.96.0.0/16";
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 const PATIENCE: Duration = Duration::from_secs(120);
 const APISERVER: &str = "kube-apiserver";
+const ETCD: &str = "etcd";
+/// Where a copy of etcd's folder is kept.
+pub const COPY: &str = "etcd.copy";
 
 /// Where a control plane listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -120,11 +123,54 @@ impl ControlPlane {
     pub async fn restart_apiserver(&mut self) -> Result<()> {
         let command = self.apiserver()?;
         let log = self.folder.join("logs/kube-apiserver.log");
-        let server = self.children.iter_mut().find(|it| it.name == APISERVER);
-        let server = server.context("the API server was never started")?;
+        let server = self.child(APISERVER)?;
         server.kill();
         *server = Running::start(APISERVER, command, &log)?;
         self.wait_ready().await
+    }
+
+    /// Keeps a copy of everything that the cluster knows now.
+    pub async fn keep_copy(&mut self) -> Result<()> {
+        let (etcd, copy) = (self.folder.join("etcd"), self.folder.join(COPY));
+        let unfinished = self.folder.join("etcd.copying");
+        self.without_server(|| {
+            let _ = fs::remove_dir_all(&copy);
+            output(Command::new("cp").arg("-a").arg(&etcd).arg(&unfinished))?;
+            // It is there as a whole or not at all.
+            Ok(fs::rename(&unfinished, &copy)?)
+        })
+        .await
+    }
+
+    /// Goes back to the copy, as after the loss of a disk: what happened since is forgotten.
+    pub async fn go_back(&mut self) -> Result<()> {
+        let (etcd, copy) = (self.folder.join("etcd"), self.folder.join(COPY));
+        if !copy.exists() {
+            bail!("no copy was kept");
+        }
+        self.without_server(|| {
+            fs::remove_dir_all(&etcd)?;
+            Ok(fs::rename(&copy, &etcd)?)
+        })
+        .await
+    }
+
+    /// Does something while neither etcd nor the API server runs; answers when both do again.
+    async fn without_server(&mut self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        for name in [APISERVER, ETCD] {
+            self.child(name)?.kill();
+        }
+        work()?;
+        for (name, command) in [(ETCD, self.etcd()), (APISERVER, self.apiserver()?)] {
+            let log = self.folder.join("logs").join(format!("{name}.log"));
+            *self.child(name)? = Running::start(name, command, &log)?;
+        }
+        self.wait_ready().await
+    }
+
+    fn child(&mut self, name: &str) -> Result<&mut Running> {
+        let child = self.children.iter_mut().find(|it| it.name == name);
+        child.with_context(|| format!("{name} was never started"))
     }
 
     /// Starts an API server alone. Without a controller manager no service accounts are made, so pods must do without.
@@ -134,7 +180,7 @@ impl ControlPlane {
     }
 
     async fn start_server(&mut self) -> Result<()> {
-        self.run("etcd", self.etcd())?;
+        self.run(ETCD, self.etcd())?;
         self.run(APISERVER, self.apiserver()?)?;
         self.wait_ready().await
     }

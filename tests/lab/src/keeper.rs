@@ -2,7 +2,8 @@
 //!
 //! It prints one line per step and `ready` at the end of the start. It runs until it is asked to end, or, for a cluster
 //! that lives with the process that asked for it, until its standard input ends: that happens however the other
-//! process goes away. A hang-up signal makes it kill the API server and start it again.
+//! process goes away. A hang-up signal makes it kill the API server and start it again; the first user signal makes it keep a copy of
+//! what etcd has, and the second go back to that copy.
 
 use std::{
     fs::File,
@@ -203,6 +204,8 @@ impl Parts {
 
     async fn watch(&mut self) -> Result<()> {
         let mut hang_up = signal(SignalKind::hangup())?;
+        let mut copy = signal(SignalKind::user_defined1())?;
+        let mut back = signal(SignalKind::user_defined2())?;
         loop {
             self.must_run()?;
             tokio::select! {
@@ -210,6 +213,16 @@ impl Parts {
                 _ = hang_up.recv() => {
                     if let Some(it) = &mut self.control_plane {
                         it.restart_apiserver().await?;
+                    }
+                }
+                _ = copy.recv() => {
+                    if let Some(it) = &mut self.control_plane {
+                        it.keep_copy().await?;
+                    }
+                }
+                _ = back.recv() => {
+                    if let Some(it) = &mut self.control_plane {
+                        it.go_back().await?;
                     }
                 }
             }

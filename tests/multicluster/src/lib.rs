@@ -18,7 +18,7 @@ pub mod stage;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output},
     time::Duration,
 };
@@ -35,6 +35,7 @@ use kube::{
     api::{DeleteParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use lab::control_plane;
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -125,15 +126,45 @@ impl Cluster {
 
     /// Kills the API server, and has it started again. Only a cluster of the project's own can do that: an error elsewhere.
     pub fn restart_server(&self) -> Result<()> {
-        let folder = self.kubeconfig.parent().context("a kubeconfig is in a folder")?;
-        let keeper = std::fs::read_to_string(folder.join("keeper.lock")).with_context(|| {
-            format!("nobody keeps cluster {}, so its API server cannot be restarted", self.name)
-        })?;
-        let status = Command::new("kill").args(["-HUP", keeper.trim()]).status()?;
+        self.signal_keeper("HUP")
+    }
+
+    /// Has a copy kept of everything that the cluster knows; its API server is away for a moment. Only a cluster of the
+    /// project's own can do that.
+    pub async fn keep_copy(&self) -> Result<()> {
+        self.signal_keeper("USR1")?;
+        let copy = self.folder()?.join(control_plane::COPY);
+        eventually("a copy is kept", async || Ok(copy.exists().then_some(()))).await?;
+        self.until_it_answers().await
+    }
+
+    /// Has the cluster go back to the copy, and forget what happened since.
+    pub async fn go_back(&self) -> Result<()> {
+        self.signal_keeper("USR2")?;
+        let copy = self.folder()?.join(control_plane::COPY);
+        eventually("the copy is taken", async || Ok((!copy.exists()).then_some(()))).await?;
+        self.until_it_answers().await
+    }
+
+    async fn until_it_answers(&self) -> Result<()> {
+        let client = self.client().await?;
+        eventually("the API server answers", async || Ok(client.apiserver_version().await.ok().map(drop)))
+            .await
+    }
+
+    fn signal_keeper(&self, signal: &str) -> Result<()> {
+        let keeper = std::fs::read_to_string(self.folder()?.join("keeper.lock"))
+            .with_context(|| format!("nobody keeps cluster {}, so it cannot be asked for that", self.name))?;
+        let status = Command::new("kill").args([&format!("-{signal}"), keeper.trim()]).status()?;
         if !status.success() {
             bail!("the keeper of cluster {} is gone", self.name);
         }
         Ok(())
+    }
+
+    /// Where a cluster of the project's own has its files.
+    fn folder(&self) -> Result<&Path> {
+        self.kubeconfig.parent().context("a kubeconfig is in a folder")
     }
 
     /// Deletes a namespace without waiting for it to be gone.

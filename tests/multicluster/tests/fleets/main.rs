@@ -9,6 +9,7 @@ mod bad_input;
 mod budgets;
 mod faults;
 mod kit;
+mod losses;
 mod moves;
 mod partition;
 mod pods_to_delete;

@@ -113,8 +113,19 @@ impl Fleet {
         self.until_admitted().await
     }
 
+    /// Waits until an API server that was started anew knows the rights of the hub: without them the hub would end at once,
+    /// and nobody starts it again here.
+    pub(crate) async fn until_hub_is_known(&self) -> Result<()> {
+        let account = format!("--as=system:serviceaccount:{HUB_NAMESPACE}:{HUB_ACCOUNT}");
+        eventually("the hub has its rights", async || {
+            let asked = self.hub.try_kubectl(&["auth", "can-i", "get", "/version", &account], "")?;
+            Ok(asked.status.success().then_some(()))
+        })
+        .await
+    }
+
     /// Waits until the hub answers admission.
-    async fn until_admitted(&self) -> Result<()> {
+    pub(crate) async fn until_admitted(&self) -> Result<()> {
         let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/samples/policy.yaml");
         let dry_run = ["apply", "--dry-run=server", "--filename", policy];
         eventually("the hub answers admission", async || {
@@ -188,6 +199,11 @@ impl Fleet {
     pub(crate) fn kill(&self, name: &'static str) -> Result<()> {
         let running = self.running().remove(name).with_context(|| format!("{name} runs"))?;
         running.kill()
+    }
+
+    /// What a process has logged so far.
+    pub(crate) fn logged(&self, name: &str) -> String {
+        fs::read_to_string(self.log(name)).unwrap_or_default()
     }
 
     /// Where a process logs.
