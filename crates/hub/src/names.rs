@@ -72,9 +72,16 @@ impl std::fmt::Debug for RevisionKey {
     }
 }
 
-/// The text itself if it is short enough, else its beginning and a hash.
+/// The text itself if it is short enough and does not pass for one with a hash, else its beginning and a hash.
 pub fn fitted(text: &str) -> String {
-    if text.len() <= LONGEST { text.to_owned() } else { hashed(text, text) }
+    if text.len() <= LONGEST && !looks_hashed(text) { text.to_owned() } else { hashed(text, text) }
+}
+
+/// Whether a text ends like those that [`hashed`] makes. If it were used as it is, whoever may choose a name could choose
+/// the one that was made for another.
+fn looks_hashed(text: &str) -> bool {
+    let digits = text.rsplit('-').next().unwrap_or_default();
+    digits.len() == DIGITS && digits.bytes().all(|it| it.is_ascii_hexdigit())
 }
 
 fn of_kind(object: &FederatedObject, rest: &[&str]) -> String {
@@ -128,6 +135,12 @@ mod tests {
         }
         assert_ne!(cluster_namespace(&a), cluster_namespace(&b));
         assert_ne!(cluster_namespace("a.b"), cluster_namespace("a-b"));
+        // Nor can anybody choose a name so that it becomes what was made for another.
+        for other in [a.as_str(), "a.b"] {
+            let made = cluster_namespace(other);
+            let chosen = made.strip_prefix(CLUSTER_NAMESPACE_PREFIX).unwrap();
+            assert_ne!(cluster_namespace(chosen), made);
+        }
         assert!(!cluster_namespace("a.b").contains('.'));
         let other = FederatedObject { api_version: "example.org/v1".to_owned(), ..object(Some("n"), "w") };
         assert_ne!(assignment(&other), assignment(&object(Some("n"), "w")));

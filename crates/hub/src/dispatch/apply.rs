@@ -29,7 +29,7 @@ use super::{
     observe::Seen,
     plan::{Body, Observed, Round, Write},
     raw::Raw,
-    status,
+    status, term,
 };
 use crate::names;
 
@@ -305,7 +305,10 @@ where
     async fn term(&self) -> Result<u64, Error> {
         let known = self.shared.assignments.all();
         // What clusters have applied counts as well: a hub that was restored from an older copy has forgotten terms.
-        let term = |it: &Assignment| it.status.as_ref().map_or(0, |it| it.applied_term).max(it.spec.term);
+        let term = |it: &Assignment| {
+            let said = it.status.as_ref().map_or(0, |it| it.applied_term);
+            term::believable(said, it.spec.term)
+        };
         let known = known.iter().filter_map(|it| it.0.as_ref().ok()).map(term).max();
         Ok(self.shared.term.get(known.unwrap_or_default()).await?)
     }

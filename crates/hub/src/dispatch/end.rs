@@ -6,7 +6,10 @@ use kruise_core::api::fleet::{
     policy::DeletionPolicy,
 };
 
-use super::plan::{Observed, Write, is_over};
+use super::{
+    plan::{Observed, Write, is_over},
+    term,
+};
 
 /// What is left to do before the object may go.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -51,7 +54,8 @@ pub fn end(observed: &Observed<'_>) -> Ending {
             continue;
         }
         // Above what the cluster knows as well: to a hub that was restored it may be more than is stored (HA-5).
-        let known = assignment.status.as_ref().map_or(0, |it| it.applied_seq).max(assignment.spec.seq);
+        let said = assignment.status.as_ref().map_or(0, |it| it.applied_seq);
+        let known = term::believable(said, assignment.spec.seq);
         if row.share.seq <= known {
             row.share.seq = known + 1;
             row.acknowledged = false;

@@ -18,6 +18,16 @@ use tokio::sync::OnceCell;
 pub const NAME: &str = "fleet-hub";
 const TERM: &str = "term";
 
+/// How far a number that an agent tells may be above what the hub has written: more than a copy of the hub can be behind.
+const REACH: u64 = 1 << 20;
+
+/// The higher of what a cluster says it has applied and what the hub has written. The former counts because a hub that was
+/// restored from an older copy has forgotten numbers (HA-5), and only within reach: one agent must not be able to use all
+/// numbers up (SEC-5).
+pub(super) fn believable(said: u64, written: u64) -> u64 {
+    said.min(written.saturating_add(REACH)).max(written)
+}
+
 /// The rights it needs.
 pub fn needs() -> Vec<Right> {
     vec![
@@ -71,5 +81,17 @@ impl Term {
 impl std::fmt::Debug for Term {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Term").field("taken", &self.taken.get()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_5_an_agent_cannot_use_the_numbers_up() {
+        assert_eq!((believable(7, 9), believable(9, 7)), (9, 9));
+        assert_eq!(believable(i64::MAX as u64, 7), 7 + REACH);
+        assert_eq!(believable(u64::MAX, u64::MAX - 1), u64::MAX);
     }
 }
