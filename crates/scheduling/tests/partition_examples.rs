@@ -150,6 +150,17 @@ fn rev_7_a_cluster_that_cannot_run_old_pods_gets_all_or_nothing() {
     assert_eq!(answer.rows[0].why, Share::CannotSeed);
 }
 
+/// With the partition at 8 the second wave is updated; at 3 it still is, although there are enough for the first.
+#[test]
+fn rev_5_a_cluster_that_takes_all_or_nothing_takes_nothing_from_later_waves() {
+    let mut clusters = clusters(&[10, 5]);
+    clusters[0].seeding = Seeding::Unable;
+    clusters[1].wave = 1;
+    assert_eq!(split(&request("8", clusters.clone())), [0, 5]);
+    assert_eq!(split(&request("3", clusters.clone())), [0, 5]);
+    assert_eq!(split(&request("0", clusters)), [10, 5]);
+}
+
 #[test]
 fn rev_9_a_frozen_cluster_holds_what_it_may_have_been_granted() {
     let mut clusters = clusters(&[4, 3, 3]);

@@ -109,8 +109,8 @@ pub(super) fn mend_first(request: &Request, slots: &mut [Slot], mut left: u64) -
 
 /// Gives clusters that take all or nothing all, in order, as long as it is there; the first that must wait makes the
 /// later ones wait too, so that more to give never means less for anyone.
-pub(super) fn give_whole(wave: &mut [Slot], mut left: u64) -> u64 {
-    for slot in wave.iter_mut().filter(|it| it.is_whole) {
+pub(super) fn give_whole(slots: &mut [Slot], mut left: u64) {
+    for slot in slots.iter_mut().filter(|it| it.is_whole) {
         let all = u64::from(slot.replicas);
         if all > left {
             break;
@@ -118,7 +118,6 @@ pub(super) fn give_whole(wave: &mut [Slot], mut left: u64) -> u64 {
         slot.part.at = slot.replicas;
         left -= all;
     }
-    left
 }
 
 impl Slot {

@@ -243,8 +243,10 @@ pub fn plan_kept(request: &Request, kept: u64) -> Result<Answer, Error> {
         for (slot, part) in wave.iter_mut().zip(&parts) {
             slot.part = *part;
         }
-        left = floors::give_whole(wave, left);
     }
+    // After all waves: they do not wait for such a cluster (REL-2), and if it came before them, a little more to give
+    // would let it have all of that and take it from a later wave (REV-5).
+    floors::give_whole(&mut slots, left);
     Ok(answer(request, &slots, kept, due))
 }
 
