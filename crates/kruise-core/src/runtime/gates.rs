@@ -127,7 +127,6 @@ const NOT_SERVED: &[Gate] = &[
     Gate::PodUnavailableBudgetUpdate,
     Gate::StatefulSetAutoDeletePvc,
     Gate::SidecarSetPatchPodMetadataDefaultsAllowed,
-    Gate::SidecarTerminator,
     Gate::PreDownloadImageForDaemonSetUpdate,
     Gate::ResourceDistribution,
     Gate::DeletionProtectionForCrdCascading,

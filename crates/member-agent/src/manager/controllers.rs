@@ -200,6 +200,14 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_told_that_the_gate_of_a_controller_has_no_effect() {
+        let gates: Gates = "AllAlpha=true,AllBeta=true".parse().unwrap();
+        for entry in CONTROLLERS {
+            assert!(gates.in_vain().all(|it| Some(it) != entry.gate), "{}", entry.name);
+        }
+    }
+
+    #[test]
     fn node_duties_run_with_their_gates() {
         let workloads = ["cloneset-controller", "pod-readiness", "launch-priority"];
         let without_jobs = [workloads.as_slice(), &["nodeimage", "containerrecreaterequest"]].concat();

@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt, api::ListParams};
 use multicluster::eventually;
 use serde_json::{Value, json};
 
@@ -89,8 +88,11 @@ async fn a_job_fails_or_not_whatever_a_sidecar_ends_with_that_does_not_count() -
         assert_eq!(message, ("True".to_owned(), "Terminated by Sidecar Terminator".to_owned()));
         let code = codes(&pod).into_iter().find(|it| it.0 == "mesh").and_then(|it| it.1);
         assert!(code.is_some_and(|it| it != 0), "{name}: {code:?}");
-        for request in stage.requests().list(&ListParams::default()).await? {
-            stage.completed(&request.name_any()).await?;
+        let uid = pod.metadata.uid.context("it has one")?;
+        let requests: &[&str] = if name == "good" { &[""] } else { &["", "-ignored"] };
+        for suffix in requests {
+            let request = stage.completed(&format!("sidecar-termination-{uid}{suffix}")).await?;
+            assert_eq!(request.status.context("it has one")?.message, "pod has ended", "{name}{suffix}");
         }
     }
     stage.end().await

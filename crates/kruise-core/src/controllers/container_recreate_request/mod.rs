@@ -27,7 +27,11 @@ use crate::{
     pod::patch::PodPatch,
     runtime::{
         access::{self, Right},
-        cache::{Cache, Change, pod::PodLite},
+        cache::{
+            Cache, Change,
+            pod::{ContainerStateLite, PodLite},
+            shared::Word,
+        },
         client::Error,
         clock::{Clock, whole_seconds},
         controller::{Controller, Next, Reconcile, Settings, Triggers},
@@ -89,14 +93,15 @@ pub fn controller(
 
 /// The open requests that a change of a pod matters to.
 fn requests_of(change: &Change<PodLite>, requests: &Cache<ContainerRecreateRequest>) -> Vec<Key> {
-    let ids = |it: &PodLite| -> Vec<_> {
+    let states = |it: &PodLite| -> (Option<Word>, Vec<_>) {
         let all = it.status.container_statuses.iter().chain(&it.status.init_container_statuses);
-        all.map(|it| (it.container_id.clone(), it.ready, it.restart_count, it.state.running.is_some()))
-            .collect()
+        let state = |it: &ContainerStateLite| (it.running.is_some(), it.terminated.is_some());
+        let each = all.map(|it| (it.container_id.clone(), it.ready, it.restart_count, state(&it.state)));
+        (it.status.phase.clone(), each.collect())
     };
     let pod = match (&change.before, &change.after) {
         (Some(before), Some(after))
-            if ids(before) == ids(after) && before.is_terminating() == after.is_terminating() =>
+            if states(before) == states(after) && before.is_terminating() == after.is_terminating() =>
         {
             return Vec::new();
         }

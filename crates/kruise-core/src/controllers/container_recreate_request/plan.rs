@@ -200,9 +200,12 @@ fn leave_rotation(request: &ContainerRecreateRequest, pod: &PodLite, now: Timest
     plan.actions.push(Action::WriteConditions(all));
 }
 
-/// The containers that a request leaves undone which ends now and should not have: people are told about each.
+/// The containers that a request which ends now leaves undone: people are told about each, unless they were stopped for
+/// their pod to end.
 pub fn unfinished<'a>(request: &'a ContainerRecreateRequest, message: &str) -> Vec<&'a str> {
-    if message == messages::POD_ENDED {
+    let mut owners = request.metadata.owner_references.iter().flatten();
+    let is_for_the_pod = owners.any(|it| it.kind == "Pod" && it.controller == Some(true));
+    if message == messages::POD_ENDED && is_for_the_pod {
         return Vec::new();
     }
     let states =

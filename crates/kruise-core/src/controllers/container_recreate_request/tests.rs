@@ -261,8 +261,11 @@ fn a_pod_that_has_ended_ends_the_request_once_its_containers_have() {
         let got = plan(&it, Some(&ended(phase, stopped.clone())), at(1005));
         assert_eq!(got, complete(messages::POD_ENDED));
     }
-    assert!(unfinished(&it, messages::POD_ENDED).is_empty());
-    assert_eq!(unfinished(&it, messages::POD_GONE), ["app", "log"]);
+    assert_eq!(unfinished(&it, messages::POD_ENDED), ["app", "log"], "a person asked for a restart");
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u", "controller": true});
+    let own = request(json!({"metadata": {"ownerReferences": [owner]}, "status": {"phase": "Recreating"}}));
+    assert!(unfinished(&own, messages::POD_ENDED).is_empty());
+    assert_eq!(unfinished(&own, messages::POD_GONE), ["app", "log"]);
     for going in [ended("Succeeded", json!({"running": {}})), ended("Running", stopped)] {
         assert!(plan(&it, Some(&going), at(1005)).actions.is_empty());
     }

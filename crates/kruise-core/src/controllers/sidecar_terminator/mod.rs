@@ -40,8 +40,10 @@ pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero
 /// Reason of the event on a pod whose sidecars are stopped.
 pub const EVENT: &str = "SidecarTerminator";
 
-/// When to look at a pod again that changed under our hands, or whose node is not known yet.
+/// When to look at a pod again that changed under our hands.
 const SOON: Duration = Duration::from_secs(1);
+/// When to look at a pod again whose node is not there: it is new, or the pod will go with it.
+const WITHOUT_NODE: Duration = Duration::from_secs(15);
 
 /// What it does at the API server.
 pub fn needs() -> Vec<Right> {
@@ -73,6 +75,13 @@ pub fn controller(
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
     triggers.follow(&caches.pods, is_due);
+    // Whoever deletes a request that was of no use wants another one.
+    let wake = triggers.clone();
+    caches.requests.on_change(move |change| {
+        if let (Some(gone), None) = (&change.before, &change.after) {
+            wake.now(Key::new(&change.key().namespace, &gone.spec.pod_name));
+        }
+    });
     let feeds: Vec<Arc<dyn Feed>> = vec![
         Arc::new(caches.pods.clone()),
         Arc::new(caches.nodes.clone()),
@@ -142,7 +151,9 @@ impl Reconcile for SidecarTerminator {
             return Ok(Next::Change);
         };
         let node = pod.spec.node_name.as_deref().unwrap_or_default();
-        let Some(node) = self.caches.nodes.get(&Key::new("", node)) else { return Ok(Next::After(SOON)) };
+        let Some(node) = self.caches.nodes.get(&Key::new("", node)) else {
+            return Ok(Next::After(WITHOUT_NODE));
+        };
         let has_request = |name: &str| self.caches.requests.get(&Key::new(&key.namespace, name)).is_some();
         for action in plan(&pod, node.is_virtual(), has_request, self.clock.now()) {
             match self.apply(pod, &action).await? {

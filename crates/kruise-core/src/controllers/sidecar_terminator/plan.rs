@@ -7,7 +7,7 @@ use crate::{
     admission::container_recreate_request::SIDECAR_TERMINATED,
     pod::patch::{Part, Pin, PodPatch},
     runtime::{
-        cache::pod::{ContainerLite, PodLite, TerminatedLite},
+        cache::pod::{ContainerLite, ContainerStateLite, PodLite, TerminatedLite},
         clock::whole_seconds,
         key::uid,
     },
@@ -52,6 +52,12 @@ pub fn is_due(pod: &PodLite) -> bool {
     if pod.is_terminating() || pod.status.phase.as_deref().is_none_or(|it| it == "Pending") {
         return false;
     }
+    // What still runs in a pod that has ended without us is the kubelet's to stop.
+    if matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+        && pod.condition(SIDECAR_TERMINATED).is_none()
+    {
+        return false;
+    }
     // As long as a container has no status, nothing is known about how it stands.
     if pod.spec.containers.len() != pod.status.container_statuses.len() {
         return false;
@@ -83,7 +89,8 @@ pub fn plan(
     let mut actions = Vec::new();
     let name = format!("sidecar-termination-{}", uid(pod));
     actions.extend(stop(pod, &plain, &name).filter(|_| !has_request(&name)));
-    if ignored.is_empty() || plain.iter().any(|it| ended(pod, it).is_none()) {
+    let mut others = pod.spec.containers.iter().filter(|it| is_sidecar(it) && !ignored.contains(it));
+    if ignored.is_empty() || others.any(|it| ended(pod, it).is_none()) {
         return actions;
     }
     // A name of its own where there are both: the request for the others is there already and names other containers.
@@ -117,10 +124,13 @@ fn replace(pod: &PodLite) -> Option<Action> {
     })
 }
 
+/// Asks once all that are left run. One that waits to be started again would be taken for one that was stopped; its start
+/// is a change of the pod.
 fn stop(pod: &PodLite, sidecars: &[&ContainerLite], name: &str) -> Option<Action> {
-    let left = sidecars.iter().filter(|it| ended(pod, it).is_none());
-    let containers: Vec<String> = left.map(|it| it.name.clone()).collect();
-    (!containers.is_empty()).then(|| Action::Stop { containers, name: name.to_owned() })
+    let left: Vec<_> = sidecars.iter().filter(|it| ended(pod, it).is_none()).collect();
+    let all_run = left.iter().all(|it| state(pod, it).is_some_and(|it| it.running.is_some()));
+    let containers: Vec<String> = left.iter().map(|it| it.name.clone()).collect();
+    (!left.is_empty() && all_run).then(|| Action::Stop { containers, name: name.to_owned() })
 }
 
 /// A kubelet never takes a pod out of these phases again, so what the sidecars end with does not matter any more.
@@ -136,8 +146,12 @@ fn end(pod: &PodLite, now: Timestamp) -> PodPatch {
 }
 
 fn ended<'a>(pod: &'a PodLite, container: &ContainerLite) -> Option<&'a TerminatedLite> {
+    state(pod, container)?.terminated.as_ref()
+}
+
+fn state<'a>(pod: &'a PodLite, container: &ContainerLite) -> Option<&'a ContainerStateLite> {
     let mut statuses = pod.status.container_statuses.iter();
-    statuses.find(|it| *it.name == *container.name)?.state.terminated.as_ref()
+    statuses.find(|it| *it.name == *container.name).map(|it| &it.state)
 }
 
 fn is_sidecar(container: &ContainerLite) -> bool {

@@ -115,6 +115,8 @@ fn a_pod_whose_sidecars_do_not_count_ends_as_its_work_did() {
         assert_eq!(*last, stop("sidecar-termination-u", &["log"]));
         // Once it has ended, only the request is left to make, once.
         let ended = due.in_phase(phase);
+        assert!(!is_due(&ended), "somebody else has ended it");
+        let ended = ended.with_condition("SidecarTerminated", "True", None);
         assert_eq!(on_machine(&ended, &[]), [stop("sidecar-termination-u", &["log"])]);
         assert_eq!(on_machine(&ended, &["sidecar-termination-u"]), []);
     }
@@ -148,4 +150,24 @@ fn on_virtual_nodes_another_image_ends_them() {
     assert_eq!(plan(&replaced, true, |_| false, noon()), []);
     // On a machine it is the daemon's matter, and this one did not ask for that.
     assert_eq!(on_machine(&due, &[]), [stop("sidecar-termination-u", &["mesh"])]);
+}
+
+/// The node would take its being down for having been stopped, and the request would be used up.
+#[test]
+fn a_sidecar_that_waits_for_its_next_start_is_stopped_after_it() {
+    let mut crashing = pod("OnFailure", &[("main", &[], Some(0)), ("log", PLAIN, None)]);
+    crashing.status.container_statuses[1].state =
+        serde_json::from_value(json!({"waiting": {"reason": "CrashLoopBackOff"}})).unwrap();
+    assert!(is_due(&crashing));
+    assert_eq!(on_machine(&crashing, &[]), []);
+    crashing.status.container_statuses[1].state = serde_json::from_value(json!({"running": {}})).unwrap();
+    assert_eq!(on_machine(&crashing, &[]), [stop("sidecar-termination-u", &["log"])]);
+}
+
+/// It says how it ends on a virtual node only; on a machine its end has to be waited for.
+#[test]
+fn a_pod_is_not_ended_before_a_container_that_nobody_stops_here() {
+    let of = |log| pod("Never", &[("main", &[], Some(0)), ("log", BY_IMAGE, log), ("mesh", IGNORED, None)]);
+    assert_eq!(on_machine(&of(None), &[]), []);
+    assert!(matches!(&on_machine(&of(Some(0)), &[])[..], [Action::End(_), Action::Stop { .. }]));
 }
