@@ -171,3 +171,19 @@ fn sidecars_that_do_not_count_are_stopped_after_the_others() {
         assert_eq!(events.len(), 2, "{events:?}");
     });
 }
+
+/// The pod is quiet meanwhile: nothing but the deletion says that there is something to do.
+#[test]
+fn a_request_that_somebody_deletes_is_made_again() {
+    cluster(2, Weather::calm()).behaviour(jobs()).run(async |world| {
+        let _agent = start_agent(&world, see_to_sidecars);
+        create(&world, "job", "Never", "good:1", &[sidecar("log", &[])]);
+        let is_asked = |it: &World| !requests(it, &pod(it, "job")).is_empty();
+        world.eventually("it is asked for", secs(60), is_asked).await;
+        world.pass(secs(60)).await;
+        let uid = pod(&world, "job")["metadata"]["uid"].as_str().unwrap().to_owned();
+        write(&world, Method::DELETE, &format!("{REQUESTS}/sidecar-termination-{uid}"), &json!({}));
+        assert!(!is_asked(&world));
+        world.eventually("it is asked for again", secs(60), is_asked).await;
+    });
+}
