@@ -11,7 +11,7 @@ pub(super) const CATALOGUE: [(&str, &[&str], Entry); 12] = [
     ("lab/pause", &["1"], Entry::Pause),
     ("lab/web", &["1", "2", "3"], Entry::Web),
     ("lab/sleep", &["1", "2", "3"], Entry::Sleep),
-    ("library/nginx", &["latest", "alpine", "1.14.2", "1.15.1", "1.23.1"], Entry::Web),
+    ("library/nginx", &["latest", "alpine", "1.7.9", "1.14.2", "1.15.1", "1.23.1"], Entry::Web),
     ("library/busybox", &["latest", "1.32", "1.33", "1.34", "1.35"], Entry::Shell),
     ("e2e-test-images/httpd", &["2.4.38-4", "2.4.39-4"], Entry::Web),
     ("e2e-test-images/nginx", &["1.14-4", "1.15-4"], Entry::Web),

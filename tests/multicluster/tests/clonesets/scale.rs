@@ -103,6 +103,11 @@ fn cln_06_a_file_that_names_a_deleted_pod_is_refused_and_without_the_list_it_pas
         stage.apply(&named(2))?;
         stage.complete("cs-demo", 2).await?;
         list_is_empty(stage).await?;
+        // A real node takes its time to stop it.
+        multicluster::eventually("the pod is gone", async || {
+            Ok(stage.pods_api().get_opt(&gone).await?.is_none().then_some(()))
+        })
+        .await?;
         let said = stage.refused(&named(2))?;
         assert!(said.contains(&format!("there is no pod {gone}")), "{said}");
         let said = stage.apply(&cs_demo(json!({"replicas": 2, "minReadySeconds": 1})))?;

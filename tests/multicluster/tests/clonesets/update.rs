@@ -47,7 +47,7 @@ fn cln_11_by_default_pods_are_replaced_a_few_at_a_time() -> Result<()> {
 fn cln_12_pods_are_changed_in_place_one_at_a_time_the_youngest_first() -> Result<()> {
     stage::on(PLAIN, async |stage| {
         let spec = |image: &str| {
-            let second = json!({"name": "side", "image": "busybox"});
+            let second = json!({"name": "side", "image": "lab/sleep:1"});
             cs_demo(json!({
                 "replicas": 3, "minReadySeconds": 2, "updateStrategy": {"type": "InPlaceIfPossible"},
                 "template": {"spec": {"containers": [container(image), second]}},
