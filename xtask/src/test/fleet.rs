@@ -45,6 +45,12 @@ impl Fleet {
         Ok(Self { helm, ..fleet })
     }
 
+    /// A hub and three members with fake nodes.
+    pub(super) fn whole(progress: &mut Progress) -> Result<Self> {
+        let shape = Shape { fake_nodes: 2, ..Shape::default() };
+        Self::start(&["hub", "m1", "m2", "m3"].map(|it| (it, shape.clone())), progress)
+    }
+
     /// One member with three real nodes and storage.
     pub(super) fn nodes(progress: &mut Progress) -> Result<Self> {
         Self::start(&[("m1", Shape { nodes: 3, storage: true, ..Shape::default() })], progress)

@@ -67,11 +67,11 @@ const SERVER_TESTS: [&str; 9] = [
 ];
 const NODE_TESTS: [&str; 4] = ["nodes", "duties", "clonesets_on_nodes", "real_nodes"];
 
-/// On four real clusters, and not yet steady enough for every run: by hand, see docs/clusters.md.
-const BY_HAND: [&str; 1] = ["fleets"];
+/// Those on a hub and three members that nothing else has used: they take away what others would miss.
+const FLEET_TESTS: [&str; 1] = ["fleets"];
 
 /// Test programs whose tests mostly wait, and wait side by side: as many at once, whatever the number of CPUs.
-const WAITING: [(&str, usize); 2] = [("clonesets", 8), ("clonesets_on_nodes", 4)];
+const WAITING: [(&str, usize); 3] = [("clonesets", 8), ("clonesets_on_nodes", 4), ("fleets", 16)];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::env::set_current_dir(crate::root())?;
@@ -94,8 +94,9 @@ fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)
     match ring {
         Ring::Form => Ok((form::check(), None)),
         Ring::Values => {
-            let needs_no_cluster =
-                |it: &&str| SERVER_TESTS.iter().chain(&NODE_TESTS).chain(&BY_HAND).all(|other| other != it);
+            let needs_no_cluster = |it: &&str| {
+                SERVER_TESTS.iter().chain(&NODE_TESTS).chain(&FLEET_TESTS).all(|other| other != it)
+            };
             let all = tally::all_programs()?;
             let tests: Vec<&str> = all.iter().map(String::as_str).filter(needs_no_cluster).collect();
             let units = ["--lib", "--bins"];
@@ -105,8 +106,12 @@ fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)
             Ok((tally, None))
         }
         Ring::Servers => match fleet::why_no_servers() {
-            Some(reason) => Ok((skipped(&SERVER_TESTS)?, Some(reason))),
-            None => Ok((on_clusters(Fleet::servers, &SERVER_TESTS, arguments)?, None)),
+            Some(reason) => Ok((skipped(&[&SERVER_TESTS[..], &FLEET_TESTS].concat())?, Some(reason))),
+            None => {
+                let mut tally = on_clusters(Fleet::servers, &SERVER_TESTS, arguments)?;
+                tally += on_clusters(Fleet::whole, &FLEET_TESTS, arguments)?;
+                Ok((tally, None))
+            }
         },
         Ring::Nodes => match fleet::why_no_nodes() {
             Some(reason) => Ok((skipped(&NODE_TESTS)?, Some(reason))),

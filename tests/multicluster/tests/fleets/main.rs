@@ -8,6 +8,7 @@
 mod bad_input;
 mod budgets;
 mod faults;
+mod in_place;
 mod kit;
 mod losses;
 mod moves;
