@@ -21,7 +21,8 @@ use tower::{BoxError, Service};
 use super::{Fate, Link, stream::SimBody};
 use crate::{
     seed::Seed,
-    server::{Answer, request::ApiRequest, status::Failure, watch::WatchSession},
+    serve::Asker,
+    server::{Answer, request::ApiRequest, status::Failure, watch::WatchSession, webhooks::Hearing},
     world::{Life, Member, Shared},
 };
 
@@ -36,11 +37,18 @@ pub struct LinkService {
     member: Arc<Member>,
     link: Arc<Link>,
     life: Option<Life>,
+    /// Who asks webhooks about writes; without one they are not asked.
+    asker: Option<Asker>,
 }
 
 impl LinkService {
     pub(crate) fn new(world: &Arc<Shared>, member: Arc<Member>, link: Arc<Link>, life: Option<Life>) -> Self {
-        Self { world: Arc::downgrade(world), member, link, life }
+        Self { world: Arc::downgrade(world), member, link, life, asker: None }
+    }
+
+    /// The same, where webhooks are asked about writes as their configurations say.
+    pub(crate) fn asking(self, asker: Asker) -> Self {
+        Self { asker: Some(asker), ..self }
     }
 }
 
@@ -78,8 +86,7 @@ impl LinkService {
             return never().await;
         }
         let identity = identity(&parts, &body);
-        let draw = self.link.draw(&identity);
-        let request = match ApiRequest::read(&parts.method, &parts.uri, &parts.headers, body) {
+        let mut request = match ApiRequest::read(&parts.method, &parts.uri, &parts.headers, body) {
             Ok(Some(mut request)) => {
                 if request.agent.is_empty() {
                     request.agent.clone_from(&self.link.client);
@@ -89,21 +96,38 @@ impl LinkService {
             Ok(None) => return Ok(self.describe(&parts)),
             Err(failure) => return Ok(plain(&Answer::json(failure.code, &failure.body()))),
         };
+        drop(world);
+        request.hearing = self.asker.as_ref().filter(|_| request.is_write()).map(|_| Hearing::default());
+        loop {
+            let draw = self.link.draw(&identity);
+            let question = match self.send(&request, draw).await {
+                Ok(Outcome::Answer(Answer::Ask(question))) => question,
+                Ok(Outcome::Answer(answer)) => return Ok(self.response(answer, draw)),
+                Ok(Outcome::Broken) => return Err(reset()),
+                Ok(Outcome::Silent) | Err(_) => return never().await,
+            };
+            let (Some(asker), Some(hearing)) = (&self.asker, &mut request.hearing) else {
+                return Err(reset());
+            };
+            asker.ask(*question, hearing).await?;
+        }
+    }
+
+    /// Sends a request on its way.
+    async fn send(&self, request: &ApiRequest, draw: Seed) -> Result<Outcome, oneshot::error::RecvError> {
+        let Some(world) = self.world.upgrade() else { return Ok(Outcome::Broken) };
         let weather = self.link.weather();
         let way = |name: &str| draw.of(name).between(weather.latency.0, weather.latency.1).max(SHORTEST);
-        let fate = self.link.fate(&request, draw);
+        let fate = self.link.fate(request, draw);
         let (there, back) = (way("there"), way("back"));
 
         let (sender, receiver) = oneshot::channel();
         let due = world.clock.elapsed() + there;
+        let request = request.clone();
         let arrival = Arrival { service: self.clone(), request, fate, back, draw, sender };
         world.agenda.add(due, draw.bits(), Some(self.member.clone()), move |world| arrival.happen(world));
         drop(world);
-        match receiver.await {
-            Ok(Outcome::Answer(answer)) => Ok(self.response(answer, draw)),
-            Ok(Outcome::Broken) => Err(reset()),
-            Ok(Outcome::Silent) | Err(_) => never().await,
-        }
+        receiver.await
     }
 
     fn describe(&self, parts: &Parts) -> Response<SimBody> {
@@ -163,6 +187,11 @@ impl Arrival {
             server.handle(&request);
         }
         let answer = server.handle(&request);
+        if let Answer::Ask(question) = &answer {
+            log(world, link, &request, &format!("asks {}", question.name));
+            answer_later(world, back, draw, sender, Outcome::Answer(answer));
+            return;
+        }
         let code = answer.code();
         let took_effect = request.is_write() && code < 300 && !request.query.dry_run;
         log(world, link, &request, &format!("{code} @{}", server.version()));
@@ -266,7 +295,7 @@ fn refusal(code: u16, request: &ApiRequest) -> Answer {
 fn plain(answer: &Answer) -> Response<SimBody> {
     let (code, body) = match answer {
         Answer::Body { code, body } => (*code, body.clone()),
-        Answer::Watch(_) => (500, Bytes::new()),
+        Answer::Watch(_) | Answer::Ask(_) => (500, Bytes::new()),
     };
     let mut response =
         Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json");

@@ -3,6 +3,7 @@
 //! Everyone who holds the kubeconfig may do everything: there are tokens, but no rights.
 
 mod access;
+mod ask;
 mod certificate;
 
 use std::{
@@ -20,6 +21,7 @@ use tokio::task::JoinHandle;
 use tower::Service;
 
 use self::access::Access;
+pub(crate) use self::ask::Asker;
 use crate::{World, faults::LinkService, server::status::Failure};
 
 /// A cluster that is being served. It ends when this is dropped.
@@ -53,7 +55,8 @@ pub enum Error {
 }
 
 impl World {
-    /// Serves a cluster on a free port of loopback. Requests take the link of the client `https`.
+    /// Serves a cluster on a free port of loopback. Requests take the link of the client `https`, and webhooks that are
+    /// configured with a URL are asked about writes.
     pub fn serve(&self, cluster: &str) -> Result<Served, Error> {
         let identity = certificate::issue(cluster)?;
         let tls = RustlsConfig::from_config(certificate::server_config(&identity)?);
@@ -61,7 +64,8 @@ impl World {
         listener.set_nonblocking(true).map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
         let access = Access::create()?;
-        let router = router(self.service("https", cluster), access.clone());
+        let service = self.service("https", cluster).asking(Asker::default());
+        let router = router(service, access.clone());
 
         let handle = Handle::new();
         let server = axum_server::from_tcp_rustls(listener, tls).map_err(Error::Listen)?;

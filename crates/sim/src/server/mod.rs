@@ -22,6 +22,7 @@ mod subresource;
 pub mod table;
 mod verbs;
 pub mod watch;
+pub mod webhooks;
 
 use std::{
     collections::HashMap,
@@ -43,6 +44,7 @@ use crate::{
         status::Failure,
         store::{Change, Retention, Store},
         watch::WatchPlan,
+        webhooks::Question,
     },
     time::Clock,
 };
@@ -110,6 +112,8 @@ pub enum Answer {
     },
     /// A stream of events.
     Watch(WatchPlan),
+    /// None yet: nothing has happened, and somebody has to be asked first.
+    Ask(Box<Question>),
 }
 
 /// An answer that is about the server and not about objects.
@@ -129,6 +133,7 @@ impl Answer {
         match self {
             Self::Body { code, .. } => *code,
             Self::Watch(_) => 200,
+            Self::Ask(_) => 500,
         }
     }
 
@@ -137,8 +142,11 @@ impl Answer {
         Self::Body { code, body: body.to_string().into() }
     }
 
-    fn failure(failure: &Failure) -> Self {
-        Self::json(failure.code, &failure.body())
+    fn failure(failure: Failure) -> Self {
+        match failure.question {
+            Some(question) => Self::Ask(question),
+            None => Self::json(failure.code, &failure.body()),
+        }
     }
 }
 
@@ -193,8 +201,7 @@ impl Cluster {
     /// Answers one request.
     pub fn handle(&self, request: &ApiRequest) -> Answer {
         let mut state = self.state();
-        verbs::dispatch(&mut state, request, &self.clock, self.seed)
-            .unwrap_or_else(|failure| Answer::failure(&failure))
+        verbs::dispatch(&mut state, request, &self.clock, self.seed).unwrap_or_else(Answer::failure)
     }
 
     /// Answers a read of a path that is no kind's: what there is, in which versions, with which fields.
@@ -222,7 +229,7 @@ impl Cluster {
             Answer::Body { body, .. } => {
                 serde_json::from_slice(&body).map_err(|error| Failure::internal(&error.to_string()))
             }
-            Answer::Watch(_) => Err(Failure::bad_request("a write is no watch")),
+            Answer::Watch(_) | Answer::Ask(_) => Err(Failure::bad_request("a write is no watch")),
         }
     }
 

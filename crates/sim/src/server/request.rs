@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
 
-use crate::server::status::Failure;
+use crate::server::{status::Failure, webhooks::Hearing};
 
 /// One request, with its body.
 #[derive(Debug, Clone)]
@@ -23,6 +23,8 @@ pub struct ApiRequest {
     pub agent: String,
     /// The body.
     pub body: Bytes,
+    /// What webhooks outside said about it; nothing where nobody is to be asked.
+    pub hearing: Option<Hearing>,
 }
 
 /// What a path names.
@@ -105,6 +107,7 @@ impl ApiRequest {
             accept: text(header::ACCEPT),
             agent: agent.split('/').next().unwrap_or_default().to_owned(),
             body,
+            hearing: None,
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::server::registry::Resource;
+use crate::server::{registry::Resource, webhooks::Question};
 
 /// An answer that is not the object asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Failure {
     pub details: Value,
     /// `metadata.continue`, for an expired list.
     pub continue_token: Option<String>,
+    /// Who has to be asked before the request can be answered. The client never sees it.
+    pub question: Option<Box<Question>>,
 }
 
 /// One field that was refused.
@@ -67,7 +69,14 @@ impl FieldError {
 impl Failure {
     /// An error with a code, a reason and a text, and no details.
     pub fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Value::Null, continue_token: None }
+        let message = message.into();
+        Self { code, reason, message, details: Value::Null, continue_token: None, question: None }
+    }
+
+    /// Nobody has said yet what is asked here.
+    pub(crate) fn unanswered(question: Question) -> Self {
+        let message = format!("webhook {:?} has not been asked", question.name);
+        Self { question: Some(Box::new(question)), ..Self::internal(&message) }
     }
 
     /// 400.

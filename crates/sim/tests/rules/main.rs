@@ -14,3 +14,4 @@ mod patches;
 mod replay;
 mod runtime;
 mod watches;
+mod webhooks;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Call;
 use crate::server::{
     Answer, TrackUpdates,
-    admission::{self, Operation},
+    admission::Operation,
     apply::{self, Managers},
     object::{Key, has, is_deleting, meta_str, remove, set},
     registry::established,
@@ -44,7 +44,7 @@ pub(super) fn create_object(
 
     let name = meta_str(&object, "name").to_owned();
     let review = call.review(Operation::Create, &name, &Value::Null, &Value::Null);
-    let mut object = admission::mutate(&call.state.hooks, object, &review)?;
+    let mut object = call.mutate(object, &review)?;
     rules::default_always(&resource, &mut object);
     if let Some(schema) = &resource.schema {
         schema::prune(schema, &mut object);
@@ -62,7 +62,7 @@ pub(super) fn create_object(
         return Err(Failure::invalid(&resource.kind, &resource.group, &name, errors));
     }
     let review = call.review(Operation::Create, &name, &object, &Value::Null);
-    admission::validate(&call.state.hooks, &review)?;
+    call.validate(&review)?;
 
     write_managers(call, &mut object, &tracked, managers);
     stamp(call, &mut object);

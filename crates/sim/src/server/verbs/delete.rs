@@ -10,7 +10,7 @@ use super::Call;
 use crate::{
     server::{
         Answer,
-        admission::{self, Operation},
+        admission::Operation,
         object::{Stored, at, finalizers, has, is_deleting, meta_str, remove, set, set_finalizers},
         selector::Filter,
         status::{Failure, FieldError},
@@ -126,7 +126,7 @@ pub(in crate::server) fn delete_object(
     let mut object = call.state.in_version(&resource, existing)?;
     check_preconditions(call, &object, &options.preconditions)?;
     let review = call.review(Operation::Delete, &existing.name, &Value::Null, &object);
-    admission::validate(&call.state.hooks, &review)?;
+    call.validate(&review)?;
 
     let before = object.clone();
     let grace = match mark_graceful(call, &mut object, options) {

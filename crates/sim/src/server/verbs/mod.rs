@@ -18,7 +18,7 @@ pub(super) use update::{Endpoint, check_name, update_object};
 
 use super::{
     Answer, State,
-    admission::{Operation, Review},
+    admission::{self, Operation, Review},
     apply::{self, Writer},
     fields,
     form::Form,
@@ -27,7 +27,7 @@ use super::{
     request::ApiRequest,
     schema::Shape,
     status::Failure,
-    subresource,
+    subresource, webhooks,
 };
 use crate::{
     seed::Seed,
@@ -181,6 +181,21 @@ impl Call<'_> {
             manager: self.request.manager(),
             dry_run: self.request.query.dry_run,
         }
+    }
+
+    /// Has whoever may change the object do so.
+    pub(super) fn mutate(&self, object: Value, review: &Review<'_>) -> Result<Value, Failure> {
+        let object = admission::mutate(&self.state.hooks, object, review)?;
+        match &self.request.hearing {
+            Some(hearing) => webhooks::mutate(self.state, hearing, object, review),
+            None => Ok(object),
+        }
+    }
+
+    /// Has whoever may refuse the write judge it.
+    pub(super) fn validate(&self, review: &Review<'_>) -> Result<(), Failure> {
+        admission::validate(&self.state.hooks, review)?;
+        self.request.hearing.as_ref().map_or(Ok(()), |it| webhooks::validate(self.state, it, review))
     }
 
     /// Answers with an object, in the form that was asked for.

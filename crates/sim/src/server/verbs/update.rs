@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Call, create};
 use crate::server::{
     Answer, TrackUpdates,
-    admission::{self, Operation},
+    admission::Operation,
     apply::{self, Managers, Writer},
     object::{Stored, at, copy, finalizers, has, is_deleting, meta_str, remove, set},
     registry::{Resource, established},
@@ -79,7 +79,7 @@ pub(in crate::server) fn update_object(
     }
     limit(call, &mut object, &old, endpoint);
     let review = call.review(Operation::Update, &name, &Value::Null, &old);
-    let mut object = admission::mutate(&call.state.hooks, object, &review)?;
+    let mut object = call.mutate(object, &review)?;
     fill(call, &mut object);
     limit(call, &mut object, &old, endpoint);
     keep_system_fields(&mut object, &old);
@@ -92,7 +92,7 @@ pub(in crate::server) fn update_object(
         return Err(Failure::invalid(&resource.kind, &resource.group, &name, errors));
     }
     let review = call.review(Operation::Update, &name, &object, &old);
-    admission::validate(&call.state.hooks, &review)?;
+    call.validate(&review)?;
 
     count_generation(call, &mut object, &old);
     write_managers(call, &mut object, &tracked, &old, endpoint, managers);
