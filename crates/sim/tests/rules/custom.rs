@@ -2,6 +2,7 @@
 
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
+use sim::fleet;
 
 use crate::kit::*;
 
@@ -72,6 +73,30 @@ fn scale_reads_and_writes_through_the_named_paths() {
         widgets.patch_scale("a", &PatchParams::default(), &wanted).await.unwrap();
         assert_eq!(widgets.get("a").await.unwrap().data["spec"]["replicas"], 5);
     });
+}
+
+/// The owners of the count after a scale to zero from `before`: manager, subresource, and whether there is a time.
+fn owners_after_zero(before: u32) -> Vec<(String, String, bool)> {
+    fleet().nodes(0).seed(1).run(async |world| {
+        world.cluster("member-1").server().define(&widget_definition()).unwrap();
+        let widgets = widgets(&client(&world));
+        let made = widget("a", json!({"size": "small", "replicas": before}));
+        widgets.create(&PostParams::default(), &made).await.unwrap();
+        let zero = Patch::Merge(json!({"spec": {"replicas": 0}}));
+        widgets.patch_scale("a", &PatchParams::default(), &zero).await.unwrap();
+        let entries = widgets.get("a").await.unwrap().metadata.managed_fields.unwrap().into_iter();
+        let owning =
+            entries.filter(|it| it.fields_v1.as_ref().unwrap().0["f:spec"].get("f:replicas").is_some());
+        owning
+            .map(|it| (it.manager.unwrap(), it.subresource.unwrap_or_default(), it.time.is_some()))
+            .collect()
+    })
+}
+
+#[test]
+fn a_scale_to_zero_leaves_the_count_to_nobody_unless_it_was_zero_before() {
+    assert_eq!(owners_after_zero(3), []);
+    assert_eq!(owners_after_zero(0), [("test".to_owned(), String::new(), false)]);
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn is_untracked(call: &Call<'_>, before: &Managers) -> bool {
     }
 }
 
-/// A Scale leaves a count of zero out, so that scaling to zero takes the field away from its owners.
+/// A Scale leaves a count of zero out: scaling to zero takes the field away from its owners, unless it was zero before.
 fn forget_zero(resource: &Resource, tracked: &mut Value) {
     let Some(paths) = &resource.scale else { return };
     let path: Vec<&str> = paths.spec.iter().map(String::as_str).collect();
@@ -319,8 +319,11 @@ fn write_managers(
         None => {
             let writer: Writer = call.writer(apply::Operation::Update);
             let shape = Call::shape(&call.resource);
-            let mut managers =
-                apply::track(shape, &apply::bare(old), &apply::bare(tracked), &before, &writer, &call.now);
+            let mut old = apply::bare(old);
+            if writer.subresource == "scale" {
+                forget_zero(&call.resource, &mut old);
+            }
+            let mut managers = apply::track(shape, &old, &apply::bare(tracked), &before, &writer, &call.now);
             if endpoint == Endpoint::Main && call.resource.traits.status {
                 managers.forget(&writer, &["status"]);
             }
