@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -56,7 +57,7 @@ pub(crate) struct Link {
     pub(crate) hub_uid: String,
 }
 
-/// Webhooks that the API server of this machine reaches: on loopback, at any port.
+/// Webhooks that an API server of this machine, real or simulated, reaches: on loopback, at any port.
 const WEBHOOKS: [(&str, &str); 3] =
     [("WEBHOOK_HOST", "127.0.0.1"), ("WEBHOOK_PORT", "0"), ("WEBHOOK_CERT_WRITER", "secret")];
 
@@ -105,6 +106,8 @@ fn launch(command: &Command, log: &Path) -> Result<Running> {
         .arg(command.get_program())
         .args(command.get_args())
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        // Ctrl-C is for us: they end when we do, in our order.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(file)

@@ -1,6 +1,6 @@
-//! `cargo xtask cluster`: real clusters by name.
+//! `cargo xtask cluster`: clusters by name. Real ones are started here; the simulated ones of `cargo xtask up` are found here.
 
-use std::process::Command as Process;
+use std::{path::PathBuf, process::Command as Process};
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
@@ -32,9 +32,9 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with_all = ["nodes", "fake_nodes", "storage"])]
         bare: bool,
     },
-    /// Show the clusters of this user
+    /// Show the clusters of this user, real and simulated
     List,
-    /// Take a cluster down; nothing of it is left
+    /// Take a cluster down; nothing of it is left. A simulated one goes with its whole fleet
     Down {
         /// The cluster's name
         name: String,
@@ -77,14 +77,31 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             Ok(())
         }
         Command::Kubectl { name, arguments } => {
-            let programs = binaries::control_plane(&mut Progress::start())?;
-            let status = Process::new(programs.kubectl)
-                .env("KUBECONFIG", find(name)?.kubeconfig())
-                .args(arguments)
-                .status()?;
+            let record = find(name)?;
+            let mut kubectl = Process::new(kubectl_for(&record)?);
+            if record.simulated {
+                // Ports and kinds of simulated clusters change from one run to the next, so that what kubectl remembers goes with them.
+                kubectl.env("KUBECACHEDIR", record.folder.join("kubectl"));
+            }
+            let status = kubectl.env("KUBECONFIG", record.kubeconfig()).args(arguments).status()?;
             std::process::exit(status.code().unwrap_or(1));
         }
     }
+}
+
+/// A kubectl that fits a cluster. For real ones it is built if need be; simulated ones must need nothing but cargo.
+fn kubectl_for(record: &cluster::Record) -> Result<PathBuf> {
+    if !record.simulated {
+        return Ok(binaries::control_plane(&mut Progress::start())?.kubectl);
+    }
+    binaries::kubectl().with_context(|| {
+        format!(
+            "there is no kubectl of Kubernetes 1.33 or newer on PATH. Install one, or have it built once with Go, git and a C \
+             compiler: `cargo xtask cluster up real && cargo xtask cluster down real`. Every other client of Kubernetes can \
+             be used as well: export KUBECONFIG={}",
+            record.kubeconfig().display()
+        )
+    })
 }
 
 /// Starts a cluster that ends with this process, and waits for that.
@@ -109,12 +126,13 @@ fn up(name: &str, shape: &Shape) -> Result<()> {
 }
 
 fn list() -> Result<()> {
-    println!("{:<20} {:<8} {:<7} {:<11} KUBECONFIG", "NAME", "STATE", "NODES", "FAKE-NODES");
+    println!("{:<20} {:<9} {:<7} {:<11} KUBECONFIG", "NAME", "STATE", "NODES", "FAKE-NODES");
     for (record, state) in cluster::list()? {
         println!(
-            "{:<20} {:<8} {:<7} {:<11} {}",
+            "{:<20} {:<9} {:<7} {:<11} {}",
             record.name,
             match state {
+                State::Running if record.simulated => "Simulated",
                 State::Running => "Running",
                 State::Dead => "Dead",
             },

@@ -24,7 +24,7 @@ enum Command {
     /// Real clusters on this machine: control planes, nodes, fake nodes
     #[command(subcommand)]
     Cluster(cluster::Command),
-    /// Start a whole fleet, a hub and three members, and say what to type next; Ctrl-C ends it
+    /// Start a whole fleet, a hub and three members, simulated unless told otherwise, and say what to type next; Ctrl-C ends it
     Up(up::Arguments),
     /// Run the tests, ring by ring; ends with `N passed, N failed, N skipped`
     Test(test::Arguments),

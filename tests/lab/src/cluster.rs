@@ -56,6 +56,9 @@ pub struct Record {
     /// Whether it is an API server alone.
     #[serde(default)]
     pub bare: bool,
+    /// Whether it is simulated, by the process that keeps it.
+    #[serde(default)]
+    pub simulated: bool,
 }
 
 /// Whether a cluster's keeper is there.
@@ -98,6 +101,12 @@ impl Record {
         let bytes = fs::read(folder.join("record.json"))?;
         serde_json::from_slice(&bytes)
             .with_context(|| format!("{} is damaged", folder.join("record.json").display()))
+    }
+
+    pub(crate) fn write(&self) -> Result<()> {
+        let mut file = File::create(self.folder.join("record.json"))?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        Ok(file.sync_all()?)
     }
 
     fn taken_ports(&self) -> impl Iterator<Item = u16> {
@@ -250,10 +259,20 @@ fn machine_cpus() -> Result<usize> {
     Ok(text.lines().filter(|it| it.starts_with("processor")).count())
 }
 
-fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Record> {
+/// A name that is nobody else's from now on.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    /// Where the cluster's files belong; it is there, and empty.
+    pub(crate) folder: PathBuf,
+    /// One at a time: two clusters started at once must not choose the same name or ports.
+    _lock: File,
+}
+
+/// Claims a name. What a dead cluster of that name left is removed.
+pub(crate) fn claim(name: &str) -> Result<Claim> {
+    check_name(name)?;
     let clusters = home::clusters()?;
     fs::create_dir_all(&clusters)?;
-    // One at a time: two clusters started at once must not choose the same ports.
     let lock = File::create(clusters.join(".lock"))?;
     lock.lock()?;
     let folder = clusters.join(name);
@@ -264,6 +283,12 @@ fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Recor
         down(name)?;
     }
     fs::create_dir_all(&folder)?;
+    Ok(Claim { folder, _lock: lock })
+}
+
+fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Record> {
+    let claim = claim(name)?;
+    let folder = claim.folder.clone();
     let others = list()?;
     others.iter().filter(|it| it.1 == State::Dead).for_each(|it| sweep(&it.0));
     let taken: BTreeSet<u16> =
@@ -293,11 +318,10 @@ fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Recor
         fake_nodes: (0..shape.fake_nodes).map(|it| format!("{name}-f{}", it + 1)).collect(),
         storage: shape.storage,
         bare: shape.bare,
+        simulated: false,
         folder,
     };
-    let mut file = File::create(record.folder.join("record.json"))?;
-    file.write_all(&serde_json::to_vec_pretty(&record)?)?;
-    file.sync_all()?;
+    record.write()?;
     Ok(record)
 }
 

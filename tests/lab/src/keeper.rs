@@ -70,7 +70,7 @@ pub fn run(folder: &Path, ends: Ends) -> Result<()> {
 }
 
 /// The lock says that this cluster has a keeper, and which process it is.
-fn take_lock(folder: &Path) -> Result<File> {
+pub(crate) fn take_lock(folder: &Path) -> Result<File> {
     let mut file =
         File::options().create(true).truncate(false).write(true).open(Record::lock_file(folder))?;
     let started = now();

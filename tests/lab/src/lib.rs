@@ -4,6 +4,7 @@
 //! nodes ([`node`]), fake nodes ([`fakenode`]), a registry ([`registry`]) and storage ([`storage`]), and ends all of them when it is told to,
 //! when the process that asked for the cluster is gone, or when it is killed itself: every child carries a parent
 //! death signal, and everything a real node starts or mounts lives in namespaces that end with it.
+//! Simulated clusters have the process that simulates them for a keeper ([`simulated`]).
 //! What a keeper cannot take with it when it is killed (bridges, cgroups) is written down first, and [`cluster::down`]
 //! or the next start removes it.
 
@@ -20,4 +21,5 @@ pub mod ports;
 pub mod process;
 pub mod progress;
 pub mod registry;
+pub mod simulated;
 pub mod storage;

@@ -41,12 +41,8 @@ fn change(old: &[String], new: &[String], is_terminal: bool) -> String {
 /// The table of a FleetBinding: a line for each cluster, and their sum.
 pub(super) fn lines(binding: &Value) -> Vec<String> {
     let status = &binding["status"];
-    let row = |cells: [&str; 6]| {
-        let [cluster, state, share, pods, ready, updated] = cells;
-        format!("{cluster:<8} {state:<11} {share:>5} {pods:>5} {ready:>5} {updated:>7}")
-    };
     let number = |it: &Value| it.as_u64().unwrap_or_default().to_string();
-    let mut lines = vec![row(["CLUSTER", "STATE", "SHARE", "PODS", "READY", "UPDATED"])];
+    let mut lines = vec![row(HEADINGS)];
     let clusters: Vec<&Value> = status["clusters"].as_array().into_iter().flatten().collect();
     for it in &clusters {
         lines.push(row([
@@ -69,6 +65,23 @@ pub(super) fn lines(binding: &Value) -> Vec<String> {
         &number(&status["updated"]),
     ]));
     lines
+}
+
+/// The table of members, by name and state, to which nothing was given yet.
+pub(super) fn waiting(members: &[(String, String)]) -> Vec<String> {
+    let mut lines = vec![row(HEADINGS)];
+    for (name, state) in members {
+        let state = if state.is_empty() { "Joining" } else { state };
+        lines.push(row([name, state, "", "", "", ""]).trim_end().to_owned());
+    }
+    lines
+}
+
+const HEADINGS: [&str; 6] = ["CLUSTER", "STATE", "SHARE", "PODS", "READY", "UPDATED"];
+
+fn row(cells: [&str; 6]) -> String {
+    let [cluster, state, share, pods, ready, updated] = cells;
+    format!("{cluster:<8} {state:<11} {share:>5} {pods:>5} {ready:>5} {updated:>7}")
 }
 
 /// The replicas that a cluster was given.
@@ -103,6 +116,13 @@ mod tests {
                 "fleet    Ready           7     7     7       2",
             ]
         );
+    }
+
+    #[test]
+    fn members_are_shown_before_anything_runs_on_them() {
+        let members = [("m1".to_owned(), "Ready".to_owned()), ("m2".to_owned(), String::new())];
+        let wanted = ["CLUSTER  STATE       SHARE  PODS READY UPDATED", "m1       Ready", "m2       Joining"];
+        assert_eq!(waiting(&members), wanted);
     }
 
     #[test]

@@ -94,6 +94,12 @@ pub fn helm(progress: &mut Progress) -> Result<PathBuf> {
     }
 }
 
+/// A kubectl that is there already, if any: for clusters that need nothing else, nothing is built.
+pub fn kubectl() -> Option<PathBuf> {
+    let built = || cache("kubernetes", KUBERNETES).ok().map(|it| it.join("kubectl")).filter(|it| it.exists());
+    existing("kubectl").or_else(built)
+}
+
 /// Why this machine cannot run control planes, if so.
 pub fn why_no_control_planes() -> Option<String> {
     let folder = cache("kubernetes", KUBERNETES).ok()?;

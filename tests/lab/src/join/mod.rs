@@ -49,15 +49,35 @@ pub async fn join(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined> {
     let Newcomer { name, kubeconfig, server } = newcomer;
     let (admin, client) = (Kubeconfig::read_from(hub)?, control_plane::client(hub).await?);
     let cluster_uid = uid(&control_plane::client(kubeconfig).await?).await?;
-    let credential = credential::request(&client, &access::user(name)).await?;
-    grant(&client, name).await?;
+    let Credential { certificate, key, public_key } =
+        credential::request(&client, &access::user(name)).await?;
+    accept(&client, name, &cluster_uid, &public_key).await?;
+    let user = json!({"client-certificate-data": certificate, "client-key-data": key});
+    let of_agent = of_agent(&admin, &hub::names::cluster_namespace(name), &user, server)?;
+    Ok(Joined { kubeconfig: of_agent, hub_uid: uid(&client).await? })
+}
+
+/// Joins a cluster to a hub that is simulated. Nobody signs certificates there and nothing limits anybody: the agent gets what
+/// the administrator has.
+pub async fn join_simulated(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined> {
+    let Newcomer { name, kubeconfig, server } = newcomer;
+    let (admin, client) = (Kubeconfig::read_from(hub)?, control_plane::client(hub).await?);
+    let cluster_uid = uid(&control_plane::client(kubeconfig).await?).await?;
+    accept(&client, name, &cluster_uid, &credential::public_key()?).await?;
+    let known = admin.auth_infos.first().context("a kubeconfig names a user")?;
+    let user = serde_json::to_value(&known.auth_info)?;
+    let of_agent = of_agent(&admin, &hub::names::cluster_namespace(name), &user, server)?;
+    Ok(Joined { kubeconfig: of_agent, hub_uid: uid(&client).await? })
+}
+
+/// Makes a cluster a member.
+async fn accept(hub: &Client, name: &str, cluster_uid: &str, public_key: &str) -> Result<()> {
+    grant(hub, name).await?;
     let member = json!({
         "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": name},
-        "spec": {"clusterUid": cluster_uid, "publicKey": credential.public_key, "accepted": true},
+        "spec": {"clusterUid": cluster_uid, "publicKey": public_key, "accepted": true},
     });
-    apply(&client, &member).await?;
-    let of_agent = of_agent(&admin, &hub::names::cluster_namespace(name), &credential, server)?;
-    Ok(Joined { kubeconfig: of_agent, hub_uid: uid(&client).await? })
+    apply(hub, &member).await
 }
 
 /// Makes everything that a cluster has on the hub besides its MemberCluster; what is there already stays.
@@ -89,12 +109,7 @@ async fn uid(client: &Client) -> Result<String> {
 }
 
 /// The kubeconfig of an agent: the hub as an administrator finds it, the agent's own namespace and credential.
-fn of_agent(
-    admin: &Kubeconfig,
-    namespace: &str,
-    credential: &Credential,
-    server: Option<&str>,
-) -> Result<Value> {
+fn of_agent(admin: &Kubeconfig, namespace: &str, user: &Value, server: Option<&str>) -> Result<Value> {
     let known = admin.clusters.first().context("a kubeconfig names a cluster")?;
     let mut cluster = serde_json::to_value(&known.cluster)?;
     if let Some(server) = server {
@@ -105,13 +120,12 @@ fn of_agent(
         "apiVersion": "v1", "kind": "Config", "current-context": hub,
         "clusters": [{"name": hub, "cluster": cluster}],
         "contexts": [{"name": hub, "context": {"cluster": hub, "user": agent, "namespace": namespace}}],
-        "users": [{"name": agent, "user": {
-            "client-certificate-data": credential.certificate, "client-key-data": credential.key,
-        }}],
+        "users": [{"name": agent, "user": user}],
     }))
 }
 
-async fn apply(hub: &Client, object: &Value) -> Result<()> {
+/// Applies an object as an administrator.
+pub async fn apply(hub: &Client, object: &Value) -> Result<()> {
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let (group, version) = version.split_once('/').unwrap_or(("", &version));

@@ -11,7 +11,10 @@ use lab::{
 use serde_json::Value;
 
 use super::{Place, patiently};
-use crate::agent::{self, Link, Running};
+use crate::{
+    agent::{self, Link, Running},
+    up::{BINDING, SAMPLES},
+};
 
 /// The hub's cluster, once its process has been started.
 #[derive(Debug)]
@@ -82,7 +85,7 @@ impl<'a> Hub<'a> {
 
     /// Applies the samples.
     pub(super) fn apply_samples(&self) -> Result<()> {
-        for sample in ["samples/policy.yaml", "samples/cloneset.yaml"] {
+        for sample in SAMPLES {
             self.place.run(&["apply", "--filename", &config(sample)])?;
         }
         Ok(())
@@ -100,7 +103,7 @@ impl<'a> Hub<'a> {
 
     /// How the sample stands over the fleet.
     pub(super) fn binding(&self) -> Result<Value> {
-        let text = self.place.run(&["get", "fleetbindings", "cloneset.web", "-o", "json"])?;
+        let text = self.place.run(&["get", "fleetbindings", BINDING, "-o", "json"])?;
         Ok(serde_json::from_str(&text)?)
     }
 }
