@@ -14,7 +14,10 @@ pub use template::{
     SandboxConfig,
 };
 
-use super::columns::{AGE, Column, integer, text};
+use super::{
+    columns::{AGE, Column, integer, text},
+    common::is_default,
+};
 
 /// What `kubectl get` shows.
 pub(crate) const COLUMNS: [Column; 5] = [
@@ -59,6 +62,10 @@ pub struct ImagePullJobStatus {
     /// When the last node was done, or the deadline passed. Never set for completion policy `Never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
+    /// Generation of the job that the controller acted on when it counted. OpenKruise does not have this; a fleet needs it
+    /// to know when a smaller parallelism is obeyed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub observed_generation: i64,
     /// Nodes that should have the image.
     pub desired: i32,
     /// Nodes that are downloading it.

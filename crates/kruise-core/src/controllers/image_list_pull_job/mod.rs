@@ -36,6 +36,9 @@ pub const NAME: &str = "imagelistpulljob";
 /// How many lists are seen to at once.
 pub const WORKERS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
 
+/// How soon a list that is not seen to is looked at again.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// What it does at the API server.
 pub fn needs() -> Vec<Right> {
     vec![
@@ -46,6 +49,9 @@ pub fn needs() -> Vec<Right> {
     ]
 }
 
+/// Which lists are seen to.
+pub type Filter = Arc<dyn Fn(&ImageListPullJob) -> bool + Send + Sync>;
+
 /// The controller, which hears of changes to the caches from now on.
 pub fn controller(
     client: Client,
@@ -53,6 +59,18 @@ pub fn controller(
     jobs: &Cache<ImagePullJob>,
     recorder: Recorder,
     executor: Executor,
+    settings: Settings,
+) -> Controller<impl Reconcile + use<>> {
+    controller_of(client, (lists, jobs), recorder, executor, Arc::new(|_| true), settings)
+}
+
+/// The controller of those lists that `filter` lets through; the others are left as they are, and looked at again now and then.
+pub fn controller_of(
+    client: Client,
+    (lists, jobs): (&Cache<ImageListPullJob>, &Cache<ImagePullJob>),
+    recorder: Recorder,
+    executor: Executor,
+    filter: Filter,
     settings: Settings,
 ) -> Controller<impl Reconcile + use<>> {
     let triggers = Triggers::new(settings.clock.clone());
@@ -75,6 +93,7 @@ pub fn controller(
         job_writer: Writer::new(client, jobs.clone()),
         recorder,
         executor,
+        filter,
         clock: settings.clock.clone(),
     };
     Controller::new(settings, triggers, feeds, reconciler)
@@ -87,6 +106,7 @@ struct Lists {
     job_writer: Writer<ImagePullJob>,
     recorder: Recorder,
     executor: Executor,
+    filter: Filter,
     clock: Clock,
 }
 
@@ -207,6 +227,9 @@ impl Reconcile for Lists {
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
         let Some(mut list) = self.lists.get(&key) else { return Ok(Next::Change) };
+        if !(self.filter)(&list) {
+            return Ok(Next::After(AGAIN));
+        }
         let jobs = self.jobs.owned_by(uid(&*list));
         let views: Vec<&ImagePullJob> = jobs.iter().map(|it| &**it).collect();
         let todo = plan(&list, &views, self.clock.now());

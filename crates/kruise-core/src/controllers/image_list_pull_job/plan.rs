@@ -88,12 +88,15 @@ fn status(
         desired: i32::try_from(list.spec.images.len()).unwrap_or(i32::MAX),
         ..ImageListPullJobStatus::default()
     };
+    let may_end = list.spec.template.completion_policy.type_ != Some(CompletionPolicyType::Never);
     for (image, job) in jobs {
         let Some(it) = job.status.as_ref().filter(|it| it.start_time.is_some()) else { continue };
         let name = job.metadata.name.clone().unwrap_or_default();
         status.active += i32::from(it.active > 0);
-        status.completed += i32::from(it.desired == it.failed + it.succeeded);
-        status.succeeded += i32::from(it.desired == it.succeeded);
+        // A job over a fleet counts the nodes of clusters as they answer: only its own word says that it is over.
+        let is_done = it.completion_time.is_some() || (!may_end && it.desired == it.failed + it.succeeded);
+        status.completed += i32::from(is_done);
+        status.succeeded += i32::from(is_done && it.desired == it.succeeded);
         if it.failed > 0 {
             status.failed_image_statuses.push(FailedImageStatus {
                 message: format!(
@@ -104,7 +107,6 @@ fn status(
             });
         }
     }
-    let may_end = list.spec.template.completion_policy.type_ != Some(CompletionPolicyType::Never);
     status.completion_time = (may_end && status.desired == status.completed).then(|| whole_seconds(now));
     status
 }
@@ -254,8 +256,11 @@ mod tests {
         let jobs: Vec<ImagePullJob> = made(&plan(&list, &[], at(5)))
             .into_iter()
             .zip([
-                json!({"startTime": at(1).to_string(), "desired": 2, "succeeded": 2}),
-                json!({"startTime": at(1).to_string(), "desired": 2, "succeeded": 1, "failed": 1}),
+                json!({"startTime": at(1).to_string(), "completionTime": at(2).to_string(), "desired": 2, "succeeded": 2}),
+                json!({
+                    "startTime": at(1).to_string(), "completionTime": at(2).to_string(),
+                    "desired": 2, "succeeded": 1, "failed": 1,
+                }),
                 json!({"startTime": at(1).to_string(), "desired": 2, "active": 1}),
             ])
             .map(|(job, status)| with_status(job, status))
@@ -274,6 +279,22 @@ mod tests {
             .collect();
         let status = plan(&never, &views(&jobs), at(5)).status.unwrap();
         assert_eq!((status.completed, status.completion_time), (2, None));
+    }
+
+    #[test]
+    fn a_job_that_has_not_said_that_it_is_over_does_not_end_the_list() {
+        // The first of several clusters has answered, or none has.
+        for status in [json!({"desired": 3, "succeeded": 3}), json!({"desired": 0})] {
+            let list = list(&["a"], json!({}));
+            let mut status = status;
+            status["startTime"] = json!(at(1).to_string());
+            let jobs: Vec<_> = made(&plan(&list, &[], at(5)))
+                .into_iter()
+                .map(|it| with_status(it, status.clone()))
+                .collect();
+            let status = plan(&list, &views(&jobs), at(5)).status.unwrap();
+            assert_eq!((status.completed, status.succeeded, status.completion_time), (0, 0, None));
+        }
     }
 
     #[test]

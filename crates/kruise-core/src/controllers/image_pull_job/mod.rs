@@ -303,6 +303,10 @@ impl Reconcile for Jobs {
                 return Ok(Next::After(left));
             }
             self.finalize(&job).await?;
+            let Some(job) = self.caches.jobs.get(&key) else { return Ok(Next::Change) };
+            if let Some(status) = progress::seen(&job) {
+                self.report(&job, &status).await?;
+            }
             return match job.metadata.deletion_timestamp {
                 Some(_) => Ok(Next::Change),
                 None => self.expire(&job).await,

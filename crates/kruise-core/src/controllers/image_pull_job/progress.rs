@@ -72,6 +72,14 @@ pub fn progress(observed: &Observed<'_>, now: Timestamp) -> Result<Progress, Mal
     Ok(Progress { status, missing: lists(missing), lacking: lists(lacking), left })
 }
 
+/// What a job that is over says when it was edited since: that this was seen, and changes nothing.
+pub fn seen(job: &ImagePullJob) -> Option<ImagePullJobStatus> {
+    let generation = job.metadata.generation.unwrap_or_default();
+    let status = job.status.as_ref().filter(|_| job.metadata.deletion_timestamp.is_none())?;
+    (status.observed_generation < generation)
+        .then(|| ImagePullJobStatus { observed_generation: generation, ..status.clone() })
+}
+
 /// The secrets of a job that an image does not name yet. How they are managed does not matter.
 pub fn lacks<'a>(has: &[ReferenceObject], wanted: &'a [ReferenceObject]) -> Vec<&'a ReferenceObject> {
     let is_there =
@@ -115,6 +123,7 @@ fn status(
     let status = ImagePullJobStatus {
         start_time: Some(start),
         completion_time: is_over.then(|| whole_seconds(now)),
+        observed_generation: job.metadata.generation.unwrap_or_default(),
         desired: count(desired),
         active: count(active),
         succeeded: count(succeeded.len()),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     Caches,
     assign::{assign, parallelism},
-    progress::{Observed, Progress, progress},
+    progress::{Observed, Progress, progress, seen},
     secrets::kept_for,
 };
 use crate::{
@@ -114,6 +114,20 @@ fn a_job_ends_when_every_node_is_done_and_at_once_where_there_is_none() {
         9,
     );
     assert_eq!(third.status.message, "job is running, progress 33.3%");
+}
+
+#[test]
+fn a_status_says_which_generation_it_was_counted_under_and_a_job_that_is_over_says_that_it_saw_an_edit() {
+    let fifth = |status: Value| job(json!({"metadata": {"generation": 5}, "status": status}));
+    let open = look(&fifth(Value::Null), &[node("n1", json!({}), Value::Null)], vec![], 9);
+    assert_eq!((open.status.observed_generation, open.status.active), (5, 1));
+    let over = |seen: i64| json!({"desired": 1, "succeeded": 1, "completionTime": at(3).to_string(), "observedGeneration": seen});
+    let told = seen(&fifth(over(4))).unwrap();
+    assert_eq!((told.observed_generation, told.succeeded, told.completion_time.unwrap().0), (5, 1, at(3)));
+    assert_eq!(seen(&fifth(over(5))), None);
+    let mut going = fifth(over(4));
+    going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(9)));
+    assert_eq!(seen(&going), None);
 }
 
 #[test]
