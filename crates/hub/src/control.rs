@@ -5,7 +5,7 @@ use k8s_openapi::{
     api::core::v1::{Namespace, Secret},
 };
 use kruise_core::{
-    api::{cloneset::v1beta1::CloneSet, fleet::keys},
+    api::{cloneset::v1beta1::CloneSet, fleet::keys, image_pull_job::v1beta1::ImagePullJob},
     backoff::Doubling,
     runtime::{
         access::{self, Right},
@@ -17,7 +17,7 @@ use kruise_core::{
     },
 };
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{ObjectMeta, PostParams},
 };
 use ring::rand::{SecureRandom, SystemRandom};
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     dispatch::{
         self, Shared,
+        lists::{self, Lists},
         raw::Raw,
         term::{self, Term},
     },
@@ -76,7 +77,7 @@ pub fn needs() -> Vec<Right> {
         access::own_namespace("", "secrets", &["create"]),
         access::own_namespace("", "secrets", &["get"]).named([KEY]),
     ];
-    [own, roster::needs(), dispatch::needs(), term::needs(), events::needs()].concat()
+    [own, roster::needs(), dispatch::needs(), lists::needs(), term::needs(), events::needs()].concat()
 }
 
 /// Runs until `stop` is cancelled and what is under way has ended. Dropping this ends it where it is.
@@ -85,13 +86,13 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
     let Parts { client, namespace, events, measures, clock } = parts;
     let metrics = &measures.metrics;
     let roster = Roster::new(&clock, metrics);
-    let objects: Cache<Raw<CloneSet>> = Cache::new("clonesets", clock.clone(), metrics.clone());
     let shared = Shared {
         client: client.clone(),
         policies: Cache::new("placementpolicies", clock.clone(), metrics.clone()),
         cluster_policies: Cache::new("clusterplacementpolicies", clock.clone(), metrics.clone()),
         bindings: Cache::new("fleetbindings", clock.clone(), metrics.clone()),
         assignments: Cache::new("assignments", clock.clone(), metrics.clone()),
+        lists: Lists::new(&clock, metrics),
         roster: roster.clone(),
         key: key?,
         term: Arc::new(Term::new(client.clone(), &namespace)),
@@ -99,21 +100,15 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
         measures: measures.clone(),
         clock: clock.clone(),
     };
-    let settings = controller::Settings {
-        name: "fleet-cloneset",
-        workers: dispatch::WORKERS,
-        backoff: Doubling::default(),
-        clock,
-        metrics: metrics.clone(),
-    };
     let mut running = JoinSet::new();
     let feeds = stop.clone();
     feed(&mut running, &shared.policies, &client, &feeds);
     feed(&mut running, &shared.cluster_policies, &client, &feeds);
     feed(&mut running, &shared.bindings, &client, &feeds);
     feed(&mut running, &shared.assignments, &client, &feeds);
-    feed(&mut running, &objects, &client, &feeds);
-    running.spawn(dispatch::controller(shared, objects, settings).run(stop.clone()));
+    make_jobs(&mut running, &shared, &stop);
+    follow::<CloneSet>(&mut running, &shared, ("fleet-cloneset", "clonesets"), &stop);
+    follow::<ImagePullJob>(&mut running, &shared, ("fleet-imagepulljob", "imagepulljobs"), &stop);
     let (watching, token) = (roster.clone(), stop.clone());
     running.spawn({
         let client = client.clone();
@@ -122,6 +117,47 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
     running.spawn(async move { roster.watch(client, events.of("fleet-members"), measures, stop).await });
     running.join_all().await;
     Ok(())
+}
+
+/// Brings objects of one kind into the clusters. `names` are those of the controller and of the kind.
+fn follow<K>(
+    running: &mut JoinSet<()>,
+    shared: &Shared,
+    names: (&'static str, &'static str),
+    stop: &CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: Cached,
+{
+    let (clock, metrics) = (shared.clock.clone(), shared.measures.metrics.clone());
+    let objects: Cache<Raw<K>> = Cache::new(names.1, clock.clone(), metrics.clone());
+    feed(running, &objects, &shared.client, stop);
+    let (name, workers) = (names.0, dispatch::WORKERS);
+    let settings = controller::Settings { name, workers, backoff: Doubling::default(), clock, metrics };
+    running.spawn(dispatch::controller(shared.clone(), objects, settings).run(stop.clone()));
+}
+
+/// Makes jobs from lists of images. Those that cannot be read do not stop the others.
+fn make_jobs(running: &mut JoinSet<()>, shared: &Shared, stop: &CancellationToken) {
+    let (clock, metrics) = (shared.clock.clone(), shared.measures.metrics.clone());
+    let jobs = Cache::new("imagepulljobs-of-lists", clock.clone(), metrics.clone());
+    guarded(running, shared.lists.cache(), &shared.client, stop);
+    guarded(running, &jobs, &shared.client, stop);
+    let (name, workers) = ("fleet-imagelistpulljob", dispatch::WORKERS);
+    let settings = controller::Settings { name, workers, backoff: Doubling::default(), clock, metrics };
+    running.spawn(lists::controller(shared, &jobs, settings).run(stop.clone()));
+}
+
+fn guarded<K: Cached>(
+    running: &mut JoinSet<()>,
+    cache: &Cache<K>,
+    client: &Client,
+    stop: &CancellationToken,
+) {
+    let (cache, client, stop) = (cache.clone(), client.clone(), stop.clone());
+    running.spawn(async move {
+        cache.run_guarded(client.clone(), Api::all(client), client::watch(), stop).await;
+    });
 }
 
 fn feed<K: Cached>(running: &mut JoinSet<()>, cache: &Cache<K>, client: &Client, stop: &CancellationToken) {

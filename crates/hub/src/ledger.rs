@@ -3,6 +3,7 @@
 //! Nothing is lost on the way: a round planned from what was read plans what it would have planned from memory.
 
 mod adopt;
+mod slots;
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,11 @@ use scheduling::{
     moves::RebalanceState,
     names::ClusterName,
     release::{Paused, Release, Stage},
-    round::{Ledger, SlotReport, SlotRow},
+    round::Ledger,
 };
 
 pub use adopt::adopt;
+pub use slots::{read_slots, write_slots};
 
 /// The revision that a hash stands for; 0 for text that is no hash.
 pub fn revision(hash: &str) -> Revision {
@@ -116,48 +118,6 @@ pub fn write(
     }
 }
 
-/// Reads the rows of a job that downloads images, for these clusters, in their order.
-pub fn read_slots(saved: &Saved, clusters: &[ClusterName]) -> Vec<SlotRow> {
-    let row = |name: &ClusterName| match saved.clusters.get(name.as_str()) {
-        None => SlotRow::new(name.clone()),
-        Some(row) => SlotRow {
-            cluster: name.clone(),
-            seq: row.share.seq,
-            slots: read_column(row.parallelism),
-            report: row.report.as_ref().map(|it| SlotReport {
-                incarnation: it.incarnation,
-                number: it.number,
-                seq: it.seq,
-                observed: it.observed,
-                active: it.active,
-                left: it.nodes_left,
-            }),
-            acknowledged: row.acknowledged,
-        },
-    };
-    clusters.iter().map(row).collect()
-}
-
-/// Writes the rows of a job that downloads images.
-pub fn write_slots(saved: &mut Saved, rows: &[SlotRow]) {
-    keep_only(saved, rows.iter().map(|it| &it.cluster));
-    for SlotRow { cluster, seq, slots, report, acknowledged } in rows {
-        let kept = saved.clusters.entry(cluster.to_string()).or_default();
-        kept.share.seq = *seq;
-        kept.parallelism = write_column(*slots);
-        kept.acknowledged = *acknowledged;
-        kept.report = report.map(|it| LedgerReport {
-            incarnation: it.incarnation,
-            number: it.number,
-            seq: it.seq,
-            observed: it.observed,
-            active: it.active,
-            nodes_left: it.left,
-            ..LedgerReport::default()
-        });
-    }
-}
-
 fn keep_only<'a>(saved: &mut Saved, clusters: impl Iterator<Item = &'a ClusterName>) {
     let known: BTreeMap<&str, ()> = clusters.map(|it| (it.as_str(), ())).collect();
     saved.clusters.retain(|name, _| known.contains_key(name.as_str()));
@@ -234,6 +194,7 @@ fn write_row(row: &Row) -> LedgerRow {
         unavailable: write_column(*unavailable),
         surge: write_column(*surge),
         parallelism: LedgerColumn::default(),
+        late_seconds: 0,
         moving: *moving,
         moving_seconds: *moving_for,
         unused_seconds: *unused_for,

@@ -168,6 +168,7 @@ pub fn told(trouble: &Trouble, policies: &[Judged]) -> String {
             "there is no policy; make a PlacementPolicy whose targets name it".to_owned()
         }
         Trouble::Suspended => "no policy matches; see below why each does not".to_owned(),
+        Trouble::SweptAlong(why) => why.clone(),
         Trouble::BadNumbers(fault) | Trouble::NotSupported(fault) => fault.clone(),
     }
 }

@@ -13,7 +13,7 @@ use kruise_core::{
         cache::Cached,
         client::{Error as CallError, call},
         controller::Next,
-        events::{Severity, about},
+        events::about,
         key::{Key, uid, version},
     },
 };
@@ -25,7 +25,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    Dispatcher, Error, LOOK_AGAIN, STATUS_REST, end,
+    Dispatcher, Error, LOOK_AGAIN, STATUS_REST,
     observe::Seen,
     plan::{Body, Observed, Round, Write},
     raw::Raw,
@@ -49,7 +49,7 @@ where
         observed: &Observed<'_>,
         round: Round,
     ) -> Result<Next, Error> {
-        let Round { save, body, writes, removals, standing, is_settled } = round;
+        let Round { save, body, writes, removals, standing, is_settled, expires, look_again } = round;
         if !writes.is_empty() && !seen.is_ours {
             self.claim(seen).await?;
         }
@@ -70,48 +70,12 @@ where
             }
         }
         let rest = self.tell(key, seen, observed, binding, &standing).await?;
-        let look_again = (!is_settled).then_some(LOOK_AGAIN);
-        Ok([rest, look_again].into_iter().flatten().min().map_or(Next::Change, Next::After))
-    }
-
-    /// Carries out the end of an object, and lets it go when nothing of it is left.
-    pub(super) async fn end(
-        &self,
-        key: &Key,
-        seen: &Seen<K>,
-        observed: &Observed<'_>,
-    ) -> Result<Next, Error> {
-        let ending = end::end(observed);
-        if ending.is_over() {
-            return self.let_go(seen).await;
+        if expires {
+            self.expire(seen).await?;
+            return Ok(Next::Change);
         }
-        self.save(key, seen, ending.save, &ending.writes).await?;
-        self.write(seen, ending.writes).await?;
-        for cluster in ending.removals {
-            self.remove(seen, &cluster).await?;
-        }
-        if !ending.waiting.is_empty() {
-            let message = format!("deletion waits for {}", ending.waiting.join(", "));
-            self.tell_once(key, seen, Severity::Normal, "Deleting", &message);
-        }
-        Ok(Next::After(LOOK_AGAIN))
-    }
-
-    /// The last steps of a deletion: the binding, and then our finalizer.
-    async fn let_go(&self, seen: &Seen<K>) -> Result<Next, Error> {
-        if let Some(binding) = seen.stored_binding() {
-            let api = self.bindings(seen);
-            delete("delete a binding", &api, &binding.name_any(), uid(binding)).await?;
-            self.shared.bindings.deleted(&Key::of(binding), uid(binding));
-        }
-        let finalizers: Vec<_> =
-            seen.object.finalizers().iter().filter(|it| *it != keys::FINALIZER).cloned().collect();
-        match self.set_finalizers(seen, &finalizers).await {
-            // Gone by now.
-            Err(error) if error.code() == Some(404) => {}
-            other => other?,
-        }
-        Ok(Next::Change)
+        let unsettled = (!is_settled).then_some(LOOK_AGAIN);
+        Ok([rest, unsettled, look_again].into_iter().flatten().min().map_or(Next::Change, Next::After))
     }
 
     /// Puts our finalizer on the object before anything of it is in a cluster.
@@ -121,7 +85,11 @@ where
         Ok(self.set_finalizers(seen, &finalizers).await?)
     }
 
-    async fn set_finalizers(&self, seen: &Seen<K>, finalizers: &[String]) -> Result<(), CallError> {
+    pub(super) async fn set_finalizers(
+        &self,
+        seen: &Seen<K>,
+        finalizers: &[String],
+    ) -> Result<(), CallError> {
         let patch = json!({"metadata": {
             "finalizers": finalizers, "uid": uid(&*seen.object), "resourceVersion": version(&*seen.object),
         }});
@@ -142,7 +110,7 @@ where
     }
 
     /// Saves the ledger. What another leader saved since is not overwritten.
-    async fn save(
+    pub(super) async fn save(
         &self,
         key: &Key,
         seen: &Seen<K>,
@@ -204,7 +172,7 @@ where
     }
 
     /// Writes Assignments: those that let a cluster do more only after all others are stored (BUD-3).
-    async fn write(&self, seen: &Seen<K>, writes: Vec<Write>) -> Result<(), Error> {
+    pub(super) async fn write(&self, seen: &Seen<K>, writes: Vec<Write>) -> Result<(), Error> {
         if writes.is_empty() {
             return Ok(());
         }
@@ -242,7 +210,7 @@ where
         Ok(())
     }
 
-    async fn remove(&self, seen: &Seen<K>, cluster: &str) -> Result<(), Error> {
+    pub(super) async fn remove(&self, seen: &Seen<K>, cluster: &str) -> Result<(), Error> {
         let Some(stored) = seen.assignment(cluster) else { return Ok(()) };
         let api = self.assignments(cluster);
         delete("delete an assignment", &api, &stored.name_any(), uid(stored)).await?;
@@ -251,7 +219,7 @@ where
     }
 
     /// Writes both statuses where they changed; says how long to wait if that is too soon (ST-7).
-    async fn tell(
+    pub(super) async fn tell(
         &self,
         key: &Key,
         seen: &Seen<K>,
@@ -313,7 +281,7 @@ where
         Ok(self.shared.term.get(known.unwrap_or_default()).await?)
     }
 
-    fn bindings(&self, seen: &Seen<K>) -> Api<FleetBinding> {
+    pub(super) fn bindings(&self, seen: &Seen<K>) -> Api<FleetBinding> {
         let (namespace, _) = names::binding(&seen.reference);
         Api::namespaced(self.shared.client.clone(), &namespace)
     }
@@ -322,13 +290,13 @@ where
         Api::namespaced(self.shared.client.clone(), &names::cluster_namespace(cluster))
     }
 
-    fn request(&self, seen: &Seen<K>) -> Request {
+    pub(super) fn request(&self, seen: &Seen<K>) -> Request {
         Request::new(K::url_path(&(), seen.reference.namespace.as_deref()))
     }
 }
 
 /// Deletes exactly one object; one that is gone already is deleted.
-async fn delete<T>(name: &'static str, api: &Api<T>, object: &str, uid: &str) -> Result<(), Error>
+pub(super) async fn delete<T>(name: &'static str, api: &Api<T>, object: &str, uid: &str) -> Result<(), Error>
 where
     T: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {

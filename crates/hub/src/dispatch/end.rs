@@ -1,13 +1,17 @@
 //! An object that is being deleted: every cluster is told what becomes of its part (DEL-1 to DEL-3). Pure.
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{
     assignment::{Assignment, AssignmentSpec, Intent},
     binding::FleetBindingSpec,
+    keys,
     policy::DeletionPolicy,
 };
+use serde_json::Value;
 
 use super::{
-    plan::{Observed, Write, is_over},
+    plan::{self, Observed, Write, is_over},
     term,
 };
 
@@ -29,6 +33,54 @@ impl Ending {
     pub fn is_over(&self) -> bool {
         self.writes.is_empty() && self.removals.is_empty() && self.waiting.is_empty()
     }
+}
+
+/// What takes an object along, so that its deletion is nobody's wish (PROTO-7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SweptBy {
+    /// Its kind: somebody deletes the CustomResourceDefinition.
+    Kind,
+    /// Its namespace, without the confirmation that this needs (DEL-4).
+    Namespace,
+}
+
+impl SweptBy {
+    /// What people are told.
+    pub fn message(self) -> String {
+        match self {
+            Self::Kind => "its kind is being deleted on the hub; members run on as they are".to_owned(),
+            Self::Namespace => format!(
+                "its namespace is being deleted without confirmation; members run on as they are: annotate the namespace \
+                 with {}=<its name> to have them emptied",
+                keys::CONFIRM_DELETE
+            ),
+        }
+    }
+}
+
+/// Whether an object that is being deleted is only swept along. One that was deleted before its kind or its namespace was
+/// meant to go, and so was one whose end has begun.
+pub fn swept_by(
+    observed: &Observed<'_>,
+    kind: Option<&ObjectMeta>,
+    namespace: Option<&ObjectMeta>,
+) -> Option<SweptBy> {
+    let shares: Vec<_> = observed.clusters.iter().filter_map(|it| it.assignment.as_ref()).collect();
+    if shares.is_empty() || shares.iter().any(|it| it.spec.intent != Intent::Apply) {
+        return None;
+    }
+    let since = |it: &ObjectMeta| it.deletion_timestamp.as_ref().map(|it| it.0);
+    let own = observed.object.pointer("/metadata/deletionTimestamp").and_then(Value::as_str);
+    let own: Option<Timestamp> = own.and_then(|it| it.parse().ok());
+    let is_before = |it: Timestamp| own.is_some_and(|own| own < it);
+    if kind.and_then(since).is_some_and(|it| !is_before(it)) {
+        return Some(SweptBy::Kind);
+    }
+    let namespace = namespace?;
+    let annotation = namespace.annotations.as_ref().and_then(|it| it.get(keys::CONFIRM_DELETE));
+    let is_confirmed = annotation.is_some() && annotation == namespace.name.as_ref();
+    let is_swept = since(namespace).is_some_and(|it| !is_before(it));
+    (is_swept && !is_confirmed && shares.len() > 1).then_some(SweptBy::Namespace)
 }
 
 /// Plans the end of an object. Clusters that do not report are told as well: they carry it out when they are back (DEL-2).
@@ -70,11 +122,13 @@ pub fn end(observed: &Observed<'_>) -> Ending {
         };
         ending.writes.push(Write { cluster: name.clone(), spec, grows: false });
     }
-    let known = observed.binding.map(|it| &it.spec);
-    if !ending.writes.is_empty() && known.map(|it| &it.ledger) != Some(&saved) {
+    // Without a binding nothing is saved: in a namespace that is going none can be made, and Assignments tell the rest.
+    if let Some(known) = observed.binding.map(|it| &it.spec).filter(|it| it.ledger != saved)
+        && !ending.writes.is_empty()
+    {
         ending.save = Some(FleetBindingSpec {
             object: observed.reference.clone(),
-            policy: known.and_then(|it| it.policy.clone()),
+            policy: known.policy.clone(),
             ledger: saved,
         });
     }
@@ -86,6 +140,10 @@ fn intent(observed: &Observed<'_>, assignment: &Assignment) -> Intent {
     // What is under way is not turned round.
     if assignment.spec.intent != Intent::Apply {
         return assignment.spec.intent;
+    }
+    // Copies of a job that is over are not left behind when its time to live is over (IPJ-2).
+    if plan::is_outlived(observed) {
+        return Intent::Delete;
     }
     let policy = observed.policy.map(|it| it.placement.deletion);
     match policy.unwrap_or(assignment.spec.deletion) {

@@ -3,9 +3,10 @@
 //! One mechanism for all kinds: what differs is behind [`Kind`](crate::placement::kinds::Kind). One object is one round:
 //! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
 //! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
-//! [`pods`] finds the clusters of pods to delete, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
+//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
 
 pub mod end;
+pub mod lists;
 pub mod plan;
 pub mod pods;
 pub mod raw;
@@ -13,6 +14,7 @@ pub mod status;
 pub mod term;
 
 mod apply;
+mod leave;
 mod observe;
 
 use std::{
@@ -23,11 +25,14 @@ use std::{
 };
 
 use kruise_core::{
-    api::fleet::{
-        assignment::Assignment,
-        binding::FleetBinding,
-        keys,
-        policy::{ClusterPlacementPolicy, PlacementPolicy},
+    api::{
+        APPS_GROUP,
+        fleet::{
+            assignment::Assignment,
+            binding::FleetBinding,
+            keys,
+            policy::{ClusterPlacementPolicy, PlacementPolicy},
+        },
     },
     runtime::{
         access::{self, Right},
@@ -44,6 +49,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
+use lists::Lists;
 use raw::Raw;
 use term::Term;
 
@@ -70,6 +76,8 @@ pub struct Shared {
     pub bindings: Cache<Guarded<FleetBinding>>,
     /// Assignments of all clusters.
     pub assignments: Cache<Guarded<Assignment>>,
+    /// Lists of images.
+    pub lists: Lists,
     /// The clusters and their states.
     pub roster: Roster,
     /// From which names of bodies are made.
@@ -87,6 +95,7 @@ pub struct Shared {
 /// The rights that a dispatcher needs, besides those to its own kind.
 pub fn needs() -> Vec<Right> {
     const READ: &[&str] = &["get", "list", "watch"];
+    const KEPT: &[&str] = &["get", "list", "watch", "patch"];
     const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
     const GROUP: &str = kruise_core::api::fleet::GROUP;
     vec![
@@ -95,9 +104,16 @@ pub fn needs() -> Vec<Right> {
         access::cluster(GROUP, "fleetbindings", KEEP),
         access::cluster(GROUP, "fleetbindings/status", &["patch"]),
         access::cluster(GROUP, "assignments", KEEP),
+        // Whether an object goes because its kind does (PROTO-7). Namespaces may be read anyway.
+        access::cluster("apiextensions.k8s.io", "customresourcedefinitions", &["get"])
+            .named(["clonesets.apps.kruise.io", "imagepulljobs.apps.kruise.io"]),
         access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["create"]),
-        access::cluster(kruise_core::api::APPS_GROUP, "clonesets", &["get", "list", "watch", "patch"]),
-        access::cluster(kruise_core::api::APPS_GROUP, "clonesets/status", &["patch"]),
+        access::cluster(APPS_GROUP, "clonesets", KEPT),
+        access::cluster(APPS_GROUP, "clonesets/status", &["patch"]),
+        access::cluster(APPS_GROUP, "imagepulljobs", KEPT),
+        // Jobs have a time to live.
+        access::cluster(APPS_GROUP, "imagepulljobs", &["delete"]),
+        access::cluster(APPS_GROUP, "imagepulljobs/status", &["patch"]),
     ]
 }
 
@@ -171,7 +187,7 @@ where
 {
     let triggers = Triggers::new(shared.clock.clone());
     follow(&triggers, &shared, &objects);
-    let feeds: Vec<Arc<dyn Feed>> = vec![
+    let mut feeds: Vec<Arc<dyn Feed>> = vec![
         Arc::new(objects.clone()),
         Arc::new(shared.policies.clone()),
         Arc::new(shared.cluster_policies.clone()),
@@ -179,6 +195,9 @@ where
         Arc::new(shared.assignments.clone()),
         Arc::new(shared.roster.members().clone()),
     ];
+    if K::kind(&()) == lists::MADE {
+        feeds.push(Arc::new(shared.lists.cache().clone()));
+    }
     let dispatcher = Dispatcher { shared, objects, memory: Mutex::default() };
     Controller::new(settings, triggers, feeds, dispatcher)
 }
@@ -213,6 +232,14 @@ where
     shared.policies.on_change(move |_| wake());
     let wake = wake_all.clone();
     shared.cluster_policies.on_change(move |_| wake());
+    if K::kind(&()) == lists::MADE {
+        let wake = wake_all.clone();
+        shared.lists.cache().on_change(move |change| {
+            if lists::is_seen_otherwise(change) {
+                wake();
+            }
+        });
+    }
     shared.roster.on_change(wake_all);
 }
 
@@ -234,7 +261,7 @@ where
         let elapsed = u32::try_from(now.saturating_duration_since(since).as_secs()).unwrap_or(u32::MAX);
         let observed = seen.observed(&self.shared.key, elapsed, self.shared.clock.now());
         if seen.is_ending {
-            return if seen.is_ours { self.end(&key, &seen, &observed).await } else { Ok(Next::Change) };
+            return if seen.is_ours { self.leave(&key, &seen, &observed).await } else { Ok(Next::Change) };
         }
         if observed.policy.is_none() && observed.binding.is_none() {
             debug!("no policy matches");

@@ -19,7 +19,7 @@ use scheduling::split::State;
 use serde_json::Value;
 
 use super::{
-    Dispatcher, Error,
+    Dispatcher, Error, Shared,
     plan::{Cluster, Observed, Winner},
     raw::Raw,
 };
@@ -157,8 +157,9 @@ where
         Ok(clusters)
     }
 
+    /// The policy that wins for the object. A job that was made from a list of images is placed as its list is.
     fn policy(&self, object: &Raw<K>) -> Option<Winner> {
-        let subject = Subject {
+        let own = Subject {
             group: K::group(&()).into_owned(),
             kind: K::kind(&()).into_owned(),
             namespace: object.namespace(),
@@ -166,21 +167,24 @@ where
             labels: object.labels().clone(),
             annotations: object.annotations().clone(),
         };
-        let namespace = subject.namespace.clone().unwrap_or_default();
-        let of_namespace = self.shared.policies.in_namespace(&namespace);
-        let of_all = self.shared.cluster_policies.all();
-        let own = of_namespace.iter().filter_map(|it| it.0.as_ref().ok());
-        let own = own.map(|it| Found::new("PlacementPolicy", it, &it.spec.placement));
-        let all = of_all.iter().filter_map(|it| it.0.as_ref().ok());
-        let all = all.map(|it| Found::new("ClusterPlacementPolicy", it, &it.spec.placement));
-        let found: Vec<Found<'_>> = own.chain(all).collect();
-        let policies: Vec<_> = found.iter().map(|it| it.policy.clone()).collect();
-        let winner = &found[matching::find(&subject, &policies).winner?];
-        Some(Winner {
-            placement: Arc::new(winner.policy.placement.clone()),
-            reference: winner.reference.clone(),
-        })
+        let list = self.shared.lists.holder(object);
+        list.and_then(|it| winner(&self.shared, &it)).or_else(|| winner(&self.shared, &own))
     }
+}
+
+/// The policy that wins for what policies see of an object.
+pub(super) fn winner(shared: &Shared, subject: &Subject) -> Option<Winner> {
+    let namespace = subject.namespace.clone().unwrap_or_default();
+    let of_namespace = shared.policies.in_namespace(&namespace);
+    let of_all = shared.cluster_policies.all();
+    let own = of_namespace.iter().filter_map(|it| it.0.as_ref().ok());
+    let own = own.map(|it| Found::new("PlacementPolicy", it, &it.spec.placement));
+    let all = of_all.iter().filter_map(|it| it.0.as_ref().ok());
+    let all = all.map(|it| Found::new("ClusterPlacementPolicy", it, &it.spec.placement));
+    let found: Vec<Found<'_>> = own.chain(all).collect();
+    let policies: Vec<_> = found.iter().map(|it| it.policy.clone()).collect();
+    let winner = &found[matching::find(subject, &policies).winner?];
+    Some(Winner { placement: Arc::new(winner.policy.placement.clone()), reference: winner.reference.clone() })
 }
 
 /// A policy of either kind.

@@ -4,17 +4,18 @@
 //! what an Assignment says besides its numbers, and clusters that leave. Every prefix of the writes is safe, because the
 //! ledger is saved first and a share counts from then on (HA-3).
 
+mod basis;
 mod names;
+mod pulls;
 mod shares;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kruise_core::api::fleet::{
-    FederatedObject, GROUP,
+    FederatedObject,
     assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, ShareState},
     binding::{FleetBinding, FleetBindingSpec, Ledger as Saved, PolicyRef},
-    keys,
     member_cluster::ClusterState,
     policy::{Placement, ReplicasMode, RolloutOrder},
     revision::FleetRevisionSpec,
@@ -22,9 +23,8 @@ use kruise_core::api::fleet::{
 use scheduling::{
     ledger::{Revision, Taken},
     names::ClusterName,
-    partition::Seeding,
     round as arithmetic,
-    split::{State, fit},
+    split::State,
 };
 use serde_json::Value;
 
@@ -37,11 +37,13 @@ use crate::{
     names::RevisionKey,
     placement::{
         kinds::{self, Division, Kind, PodNumbers, pods_report},
-        overrides,
-        round::{self, Member, Prepared},
+        round::Prepared,
         select::{ClusterFacts, Selection},
     },
 };
+use basis::Basis;
+
+pub(super) use pulls::{Pulls, is_outlived};
 
 /// How long counters of seconds may run before they are saved for their own sake.
 const COUNTERS_KEPT_AFTER: u32 = 30;
@@ -163,6 +165,10 @@ pub struct Round {
     pub standing: Standing,
     /// Whether nothing is under way that only time would bring on.
     pub is_settled: bool,
+    /// Whether the object has outlived its time and is to be deleted (IPJ-2).
+    pub expires: bool,
+    /// When something happens that is known beforehand.
+    pub look_again: Option<Duration>,
 }
 
 /// Plans one round of an object that is to run.
@@ -171,11 +177,12 @@ pub fn plan(observed: &Observed<'_>) -> Round {
     let FederatedObject { api_version, kind: name, .. } = observed.reference;
     let group = api_version.split_once('/').map_or("", |it| it.0);
     let kind = kinds::of(group, name);
-    if winner.placement.rollout.order == RolloutOrder::Waves {
-        return held(observed, Trouble::NotSupported("waves are not carried out yet".to_owned()));
-    }
     match kind.division(observed.object) {
         Err(fault) => held(observed, Trouble::BadNumbers(fault.to_string())),
+        Ok(Division::Pulls(numbers)) => pulls::plan(observed, winner, &*kind, (group, name), numbers),
+        Ok(_) if winner.placement.rollout.order == RolloutOrder::Waves => {
+            held(observed, Trouble::NotSupported("waves are not carried out yet".to_owned()))
+        }
         Ok(Division::Pods(numbers)) => pods(observed, winner, &*kind, (group, name), &numbers),
         Ok(_) => held(observed, Trouble::NotSupported(format!("objects of kind {name} are not placed yet"))),
     }
@@ -204,44 +211,19 @@ fn pods(
     names: (&str, &str),
     numbers: &PodNumbers,
 ) -> Round {
-    let saved = observed.saved();
-    let target = kinds::revision(kind, observed.object);
-    let body = kinds::body(kind, observed.object);
-    let placement = &*winner.placement;
-    let unfit: Vec<_> =
-        observed.clusters.iter().map(|it| overrides::for_cluster(placement, &it.facts, &body)).collect();
-    let routing = route(observed, &saved, numbers);
-    let numbers = &held_back(numbers, &routing, &saved, placement.replicas.mode);
-    let members: Vec<_> = observed
-        .clusters
-        .iter()
-        .zip(&unfit)
-        .map(|(it, patches)| member(it, &saved, &routing, patches.is_err()))
-        .collect();
-    let object = round::Object {
-        uid: &observed.reference.uid,
-        kind: names,
-        numbers,
-        per_cluster: annotation(observed.object, keys::NUMBERS) == Some("PerCluster"),
-        target,
-        placement,
-        policy_generation: u64::try_from(winner.reference.generation).unwrap_or_default(),
-        cause: cause(observed, &saved),
-        partition_rollback: false,
-        after: None,
-        pre_pull: None,
-        elapsed: observed.elapsed,
-    };
-    let prepared = match round::prepare(&object, &members) {
+    let basis = Basis::new(observed, winner, kind);
+    let routing = route(observed, &basis.saved, numbers);
+    let numbers = &held_back(numbers, &routing, &basis.saved, winner.placement.replicas.mode);
+    let prepared = match basis.prepare(observed, winner, names, numbers, &routing) {
         Ok(prepared) => prepared,
-        Err(fault) => return held(observed, Trouble::BadNumbers(fault.to_string())),
+        Err(trouble) => return held(observed, trouble),
     };
+    let Basis { saved, target, body, patches } = basis;
     let (before, refused) = told(observed, &saved, &prepared, target);
     let planned = match arithmetic::plan(&prepared.world(), &before) {
         Ok(planned) => planned,
         Err(fault) => return held(observed, Trouble::BadNumbers(fault.to_string())),
     };
-    let patches = unfit.into_iter().map(|it| it.map_err(|it| it.to_string())).collect();
     let draft = shares::Draft {
         observed,
         winner,
@@ -253,6 +235,7 @@ fn pods(
         planned,
         routing: &routing,
         patches,
+        pulls: None,
     };
     draft.finish(&before, refused)
 }
@@ -282,27 +265,6 @@ fn told(
     (ledger, refused)
 }
 
-fn member<'a>(cluster: &'a Cluster, saved: &Saved, routing: &'a Routing, is_unfit: bool) -> Member<'a> {
-    let row = saved.clusters.get(&cluster.facts.name);
-    let mut states = vec![cluster.planning];
-    states.extend(cluster.is_ahead_of(row.map_or(0, |it| it.share.seq)).then_some(State::Offline));
-    states.extend(is_unfit.then_some(State::Unsupported));
-    Member {
-        facts: &cluster.facts,
-        state: State::strongest(states),
-        has_row: row.is_some(),
-        current: row.map_or(0, |it| it.share.replicas),
-        free: None,
-        running: cluster.status().map_or(0, |it| it.counts.replicas),
-        promised_to_others: 0,
-        named: routing.named(&cluster.facts.name),
-        seeding: Seeding::Able,
-        dispatched: cluster.stored().map_or(0, |it| it.seq),
-        stopped: false,
-        weight_in_use: row.and_then(|it| it.weight),
-    }
-}
-
 fn route<'a>(observed: &Observed<'a>, saved: &Saved, numbers: &PodNumbers) -> Routing {
     let holds = |it: &&Cluster| saved.clusters.get(&it.facts.name).is_some_and(|it| it.share.seq > 0);
     // One that cannot carry out its plan answers nothing until that is mended.
@@ -326,21 +288,6 @@ fn held_back(numbers: &PodNumbers, routing: &Routing, saved: &Saved, mode: Repli
         numbers.replicas = numbers.replicas.max(before);
     }
     numbers
-}
-
-/// Why this round takes place, as far as it matters for weights.
-fn cause(observed: &Observed<'_>, saved: &Saved) -> fit::Cause {
-    let policy = observed.binding.and_then(|it| it.spec.policy.as_ref());
-    let is_new = |it: &Cluster| it.is_member && !saved.clusters.contains_key(&it.facts.name);
-    if saved.generation != observed.generation() {
-        fit::Cause::Spec
-    } else if policy != observed.policy.map(|it| &it.reference) {
-        fit::Cause::Policy
-    } else if observed.clusters.iter().any(is_new) {
-        fit::Cause::ClusterSet
-    } else {
-        fit::Cause::Report
-    }
 }
 
 /// Whether an intent to delete or to let go was carried out, so that the Assignment may go (DEL-1, PROTO-11).
@@ -374,11 +321,6 @@ fn says_the_same(a: &Saved, b: &Saved, elapsed: u32) -> bool {
         it
     };
     essence(a) == essence(b)
-}
-
-fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    debug_assert!(key.starts_with(GROUP), "only the fleet's own annotations are read");
-    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use kruise_core::{
 };
 use scheduling::{
     ledger::Row,
-    reason::Change,
-    round::{self as arithmetic, Why},
+    reason::{self, Change},
+    round::{self as arithmetic, Pulls as Slots, Why},
     split::State,
 };
 use serde_json::Value;
 
 use super::{
-    plan::{Cluster, Observed},
+    plan::{Cluster, Observed, Pulls},
     pods::Routing,
 };
 use crate::{
@@ -42,6 +42,8 @@ use crate::{
 pub enum Trouble {
     /// No policy matches any more (DEL-5).
     Suspended,
+    /// It is being deleted, but nobody asked for that (PROTO-7).
+    SweptAlong(String),
     /// Its numbers cannot be used.
     BadNumbers(String),
     /// This build cannot do what the policy asks for.
@@ -95,6 +97,8 @@ pub(super) struct Account<'a> {
     pub(super) refused: &'a [(String, String)],
     /// Clusters whose overrides do not fit, and why.
     pub(super) unfit: &'a [(String, String)],
+    /// What a job has besides.
+    pub(super) pulls: Option<&'a Pulls>,
 }
 
 impl Account<'_> {
@@ -152,10 +156,10 @@ pub(super) fn standing(account: &Account<'_>, kind: &dyn Kind) -> Standing {
             .observed_generation
             .unwrap_or_else(|| known.map_or(0, |it| it.observed_generation)),
         cluster_count: fitted(account.rows.iter().filter(|it| it.share.seq > 0).count() as u64),
-        desired: fitted(account.planned.population),
-        ready: fitted(totals.ready),
-        available: fitted(totals.available),
-        updated: fitted(totals.updated),
+        desired: fitted(account.pulls.map_or(account.planned.population, |it| it.totals.desired)),
+        ready: fitted(account.pulls.map_or(totals.ready, |it| it.totals.succeeded)),
+        available: fitted(account.pulls.map_or(totals.available, |it| it.totals.succeeded)),
+        updated: fitted(account.pulls.map_or(totals.updated, |it| it.totals.succeeded)),
         unknown_replicas: fitted(totals.unknown),
         wave: String::new(),
         budget: budget(account),
@@ -210,12 +214,19 @@ fn totals(account: &Account<'_>) -> Totals {
         expected_updated: account.planned.population.saturating_sub(account.prepared.spec.partition),
         target: name(account.planned.ledger.target),
         stable: name(account.planned.ledger.stable),
+        pulls: account.pulls.map(|it| it.totals.clone()).unwrap_or_default(),
+        started: account.pulls.and_then(|it| it.started),
+        completed: account.pulls.and_then(|it| it.completed),
+        is_late: account.pulls.is_some_and(|it| it.is_late),
         ..Totals::of(&words, planned)
     }
 }
 
-/// Pods that may be down on purpose, or are: used and limit.
+/// Pods that may be down on purpose, or are, or downloads that may be running: used and limit.
 fn budget(account: &Account<'_>) -> String {
+    if let Some(pulls) = account.pulls {
+        return format!("{}/{}", pulls.exposed(), pulls.numbers.parallelism);
+    }
     let used = |it: &Row| {
         u64::from(it.unavailable.exposure.max(it.reported_unavailable().saturating_sub(it.moving)))
     };
@@ -280,6 +291,7 @@ fn reason(account: &Account<'_>, cluster: &str) -> String {
                     | Why::GrowthHeldUntilHeard(_)
                     | Why::ShrinkHeld(_)
                     | Why::Lost
+                    | Why::Pulls(Slots::Wait(_) | Slots::Held(_))
             )
     };
     let ours = account
@@ -309,6 +321,15 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
         let reason = if is_move { events::RESCHEDULED } else { events::SCHEDULED };
         let shown = |it: &&Row| format!("{} {} -> {}", it.cluster, was(it), it.share.replicas);
         let message = changed.iter().map(shown).collect::<Vec<_>>().join(", ");
+        notes.push(Note { told: Told::EveryTime, severity: Severity::Normal, reason, message });
+    }
+    let was_given =
+        |row: &Row| account.before.rows.iter().any(|it| it.cluster == row.cluster && it.share.seq > 0);
+    let given =
+        account.rows.iter().filter(|it| account.pulls.is_some() && it.share.seq > 0 && !was_given(it));
+    let given: Vec<_> = given.map(|it| it.cluster.clone()).collect();
+    if !given.is_empty() {
+        let (reason, message) = (events::SCHEDULED, format!("placed on {}", reason::list(&given)));
         notes.push(Note { told: Told::EveryTime, severity: Severity::Normal, reason, message });
     }
     for names in &account.routing.ambiguous {

@@ -36,6 +36,10 @@ pub fn adopt(saved: &mut Ledger, cluster: &str, assignment: &Assignment) {
         share.paused = slice.paused;
         share.named = hash(Revision(fingerprint(&slice.pods_to_delete)));
     }
+    let slots = match &spec.slice {
+        Some(Slice::ImagePullJob(slice)) => slice.parallelism,
+        _ => 0,
+    };
     let counts = assignment.status.as_ref().map(|it| it.counts.clone()).unwrap_or_default();
     let column = |grant: u32, seen: u32| LedgerColumn { grant, exposure: grant.max(seen) };
     saved.population += u64::from(share.replicas);
@@ -51,6 +55,7 @@ pub fn adopt(saved: &mut Ledger, cluster: &str, assignment: &Assignment) {
         replicas: column(share.replicas, counts.replicas),
         updated: column(share.updated, counts.updated),
         unavailable: column(share.unavailable, counts.unavailable),
+        parallelism: column(slots, counts.active.unwrap_or_default()),
         surge: column(share.surge, counts.replicas.saturating_sub(share.replicas)),
         share,
         ..LedgerRow::default()
@@ -61,7 +66,7 @@ pub fn adopt(saved: &mut Ledger, cluster: &str, assignment: &Assignment) {
 #[cfg(test)]
 mod tests {
     use kruise_core::api::fleet::{
-        CloneSetSlice, Counts,
+        CloneSetSlice, Counts, PullSlice,
         assignment::{AssignmentSpec, AssignmentStatus},
     };
 
@@ -79,6 +84,16 @@ mod tests {
         };
         let status = Some(AssignmentStatus { counts, ..AssignmentStatus::default() });
         Assignment { spec, status, ..Assignment::default() }
+    }
+
+    #[test]
+    fn ipj_1_downloads_that_were_granted_or_run_are_held() {
+        let mut job =
+            assignment("1", CloneSetSlice::default(), Counts { active: Some(3), ..Counts::default() });
+        job.spec.slice = Some(Slice::ImagePullJob(PullSlice { parallelism: 2, ..PullSlice::default() }));
+        let mut saved = Ledger::default();
+        adopt(&mut saved, "a", &job);
+        assert_eq!(saved.clusters["a"].parallelism, LedgerColumn { grant: 2, exposure: 3 });
     }
 
     #[test]

@@ -1,5 +1,8 @@
 use proptest::prelude::*;
-use scheduling::release::Wave;
+use scheduling::{
+    release::Wave,
+    round::{SlotReport, SlotRow},
+};
 
 use super::*;
 

@@ -107,3 +107,42 @@ fn proto_7_assignments_that_somebody_deletes_are_written_again_and_nothing_resta
         stage.rests(6, 0).await;
     });
 }
+
+#[test]
+fn proto_7_a_kind_that_is_deleted_on_the_hub_removes_nothing_from_members() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        stage.limits.set(6, 6, 0);
+        // As an API server does it: the definition goes first, and then takes all objects along.
+        let kind = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clonesets.apps.kruise.io";
+        let cleanup = json!({"metadata": {"finalizers": ["apiextensions.k8s.io/customresourcecleanup"]}});
+        stage.world.write(HUB, Method::PATCH, kind, &cleanup).unwrap();
+        stage.world.write(HUB, Method::DELETE, kind, &Value::Null).unwrap();
+        delete(&stage);
+        stage.until("that is said", |it| it.binding()["status"]["summary"] == "Suspended").await;
+        stage.pass(120).await;
+        assert!(MEMBERS.iter().all(|it| stage.read(it, WEB).is_some()));
+        assert!(MEMBERS.iter().all(|it| stage.assignment(it).unwrap()["spec"]["intent"] == "Apply"));
+        assert!(!stage.web().is_null(), "it waits for somebody to look");
+    });
+}
+
+#[test]
+fn del_4_a_namespace_that_goes_without_confirmation_removes_nothing_until_it_is_confirmed() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        stage.limits.set(6, 6, 0);
+        let namespace = "/api/v1/namespaces/shop";
+        stage.world.write(HUB, Method::DELETE, namespace, &Value::Null).unwrap();
+        stage.pass(120).await;
+        assert!(!stage.web()["metadata"]["deletionTimestamp"].is_null());
+        assert!(MEMBERS.iter().all(|it| stage.read(it, WEB).is_some()));
+        stage.limits.lift();
+        let confirm = json!({"metadata": {"annotations": {"fleet.kruise.io/confirm-delete": "shop"}}});
+        stage.world.write(HUB, Method::PATCH, namespace, &confirm).unwrap();
+        stage
+            .until("members are emptied", |it| MEMBERS.iter().all(|name| it.read(name, WEB).is_none()))
+            .await;
+        stage.until("the namespace is gone", |it| it.read(HUB, namespace).is_none()).await;
+    });
+}

@@ -6,6 +6,7 @@ mod crash;
 mod deletion;
 mod kit;
 mod offline;
+mod pulls;
 mod random;
 mod release;
 mod rest;

@@ -17,7 +17,7 @@ use kruise_core::{
     revision::data::RevisionData,
     runtime::{client::Error, events::Severity},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Link,
@@ -147,7 +147,7 @@ impl Link {
         let (mut paths, mut look_again) = (Vec::new(), None);
         let now = match member {
             Some(found) if marks == Some(wanted) => {
-                paths = drift::differences(&comparable(&body), found, &record.plan.drift);
+                paths = drift::differences(&drift::comparable(&body), found, &record.plan.drift);
                 let (is_due, again) = self.react(name, record, &paths).await?;
                 look_again = again;
                 if is_due { self.write(name, record, member, body).await? } else { Ok(found.clone()) }
@@ -324,10 +324,10 @@ impl Link {
     fn account(&self, record: &Record, bases: &Bases, member: &Value) -> Outcome {
         let plan = &record.plan;
         let number = |path: &str| member.pointer(path).and_then(Value::as_i64).unwrap_or_default();
-        let is_cloneset = matches!(plan.slice, Some(Slice::CloneSet(_)));
+        // Their controllers say which generation they have seen, and changes to them wake us.
+        let is_followed = matches!(plan.object.kind.as_str(), "CloneSet" | "ImagePullJob");
         let generation = number("/metadata/generation");
-        // Only CloneSets say which generation their controller has seen.
-        let observed = if is_cloneset { number("/status/observedGeneration") } else { generation };
+        let observed = if is_followed { number("/status/observedGeneration") } else { generation };
         let applied = Applied { plan: plan.clone(), generation, observed_generation: observed };
         let facts = match (&plan.slice, serde_json::from_value::<CloneSet>(member.clone())) {
             (Some(Slice::CloneSet(slice)), Ok(typed)) => {
@@ -361,8 +361,7 @@ impl Link {
         };
         let state = report::progress(&applied, &facts.counts, facts.completed);
         let verdict = Verdict { state, reason: "Applied", message: String::new() };
-        // Nobody tells us of changes to other kinds.
-        let look_again = (!is_cloneset).then_some(AGAIN);
+        let look_again = (!is_followed).then_some(AGAIN);
         Outcome { verdict, applied: Some(applied), facts, look_again }
     }
 
@@ -388,13 +387,4 @@ fn is_refusal(error: &Error) -> bool {
 fn refused(error: &Error) -> Outcome {
     let outcome = Outcome::stuck(ShareState::Failed, "Refused", error.told());
     Outcome { look_again: Some(AGAIN), ..outcome }
-}
-
-/// What was sent, in the form in which the member object is read: fields that the kind does not have are dropped by the API
-/// server, and are no drift.
-fn comparable(body: &Value) -> Value {
-    if body["kind"] != "CloneSet" {
-        return body.clone();
-    }
-    serde_json::from_value::<CloneSet>(body.clone()).map_or_else(|_| body.clone(), |it| json!(it))
 }

@@ -10,7 +10,7 @@ use kruise_core::{
         assignment::{Assignment, Intent},
         member_cluster::{ClusterVersions, MemberClusterStatus},
     },
-    runtime::{cache::Feed, client::Error},
+    runtime::{cache::Feed, client::Error, gates::Gates},
 };
 use serde_json::{Value, json};
 use tracing::warn;
@@ -74,10 +74,10 @@ pub fn news(status: &MemberClusterStatus, description: &Description) -> Option<V
 }
 
 /// Tells the hub what this cluster is, for ever.
-pub(super) async fn introduce(hub: &Hub, member: &Member, name: &str) {
+pub(super) async fn introduce(hub: &Hub, member: &Member, name: &str, gates: Gates) {
     loop {
         let load = load(hub);
-        match tell(hub, member, name, load).await {
+        match tell(hub, member, name, gates, load).await {
             Ok(true) => until_news(hub, load).await,
             Ok(false) => tokio::time::sleep(SOON).await,
             Err(error) => {
@@ -110,13 +110,19 @@ fn load(hub: &Hub) -> Option<Load> {
 }
 
 /// Whether the hub has this cluster and knows it.
-async fn tell(hub: &Hub, member: &Member, name: &str, load: Option<Load>) -> Result<bool, Error> {
+async fn tell(
+    hub: &Hub,
+    member: &Member,
+    name: &str,
+    gates: Gates,
+    load: Option<Load>,
+) -> Result<bool, Error> {
     let Some(cluster) = hub.cluster(name).await? else { return Ok(false) };
     let status = cluster.status.unwrap_or_default();
     let kubernetes = member.version().await.unwrap_or(status.versions.kubernetes.clone());
     let description = Description {
         versions: ClusterVersions { kubernetes, agent: env!("CARGO_PKG_VERSION").to_owned() },
-        apis: member.served().await?,
+        apis: member.served(gates).await?,
         epoch: status.epoch,
         load,
     };

@@ -8,6 +8,7 @@ use kruise_core::{
         APPS_GROUP, APPS_V1BETA1,
         cloneset::{keys::PINNED_REVISION, v1beta1::CloneSet},
         fleet::{FederatedObject, keys},
+        image_pull_job::v1beta1::ImagePullJob,
     },
     controllers::cloneset::revisions,
     pod::state,
@@ -16,6 +17,7 @@ use kruise_core::{
         access::{self, Right},
         cache::{Cache, pod::PodLite, revision::RevisionLite},
         client::{Error, call},
+        gates::{Gate, Gates},
         key::{Key, uid},
         writes::{On, Writer},
     },
@@ -32,6 +34,9 @@ use serde_json::{Value, json};
 /// The label of namespaces that were made for a plan. They are never deleted by us (PROTO-9).
 pub const MADE: &str = "fleet.kruise.io/made-for-fleet";
 
+/// The kind of jobs that download one image.
+const JOB: &str = "ImagePullJob";
+
 /// Kinds whose numbers are divided, and how the API server calls them.
 const KINDS: [(&str, &str); 3] =
     [("CloneSet", "clonesets"), ("ImagePullJob", "imagepulljobs"), ("ImageListPullJob", "imagelistpulljobs")];
@@ -42,6 +47,7 @@ pub fn needs() -> Vec<Right> {
     vec![
         access::cluster(APPS_GROUP, "clonesets", KEEP),
         access::cluster(APPS_GROUP, "imagepulljobs", KEEP),
+        access::cluster(APPS_GROUP, "imagepulljobs", &["watch"]),
         access::cluster(APPS_GROUP, "imagelistpulljobs", KEEP),
         access::cluster("apps", "controllerrevisions", &["get", "list", "watch", "create", "patch"]),
         access::cluster("", "pods", &["get", "list", "watch"]),
@@ -60,6 +66,8 @@ pub struct Member {
     pub pods: Cache<PodLite>,
     /// Its revisions, as their controller sees them.
     pub revisions: Cache<RevisionLite>,
+    /// Its jobs that download an image, as their controller sees them.
+    pub jobs: Cache<ImagePullJob>,
 }
 
 /// What there is of one CloneSet.
@@ -85,10 +93,11 @@ impl Member {
         group == APPS_GROUP && KINDS.iter().any(|it| it.0 == object.kind)
     }
 
-    /// The kinds that are served here and can be held, as `group/version/Kind`.
-    pub async fn served(&self) -> Result<BTreeSet<String>, Error> {
+    /// The kinds that are served here and can be held, as `group/version/Kind`. Jobs are not, where nobody sees to them.
+    pub async fn served(&self, gates: Gates) -> Result<BTreeSet<String>, Error> {
         let mut served = BTreeSet::new();
-        for (kind, _) in KINDS {
+        let is_seen_to = |kind: &str| kind == "CloneSet" || gates.is_on(Gate::ImagePullJob);
+        for (kind, _) in KINDS.into_iter().filter(|it| is_seen_to(it.0)) {
             let object = FederatedObject { kind: kind.to_owned(), ..FederatedObject::default() };
             let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource(&object));
             // Asked for itself rather than looked up: what cannot be listed cannot be held either.
@@ -112,13 +121,16 @@ impl Member {
         (object.kind == "CloneSet").then(|| self.clonesets.get(&key(object))).flatten()
     }
 
-    /// The member object as it is: of CloneSets what their controller sees, of others what the API server has.
+    /// The member object as it is: what its controller sees, or else what the API server has.
     pub async fn find(&self, object: &FederatedObject) -> Result<Option<Value>, Error> {
-        if object.kind == "CloneSet" {
-            let stored = self.cloneset(object);
-            return Ok(stored.and_then(|it| it.0.as_ref().ok().map(|it| json!(it))));
+        match object.kind.as_str() {
+            "CloneSet" => {
+                let stored = self.cloneset(object);
+                Ok(stored.and_then(|it| it.0.as_ref().ok().map(|it| json!(it))))
+            }
+            JOB => Ok(self.jobs.get(&key(object)).map(|it| json!(*it))),
+            _ => self.read(object).await,
         }
-        self.read(object).await
     }
 
     /// The member object as the API server has it.
@@ -209,10 +221,18 @@ impl Member {
 
     /// Lays an answer over the cache, so that nobody acts on what was there before.
     fn note(&self, object: &FederatedObject, answer: &Value) {
-        if object.kind == "CloneSet"
-            && let Ok(stored) = serde_json::from_value(answer.clone())
-        {
-            self.clonesets.wrote(stored);
+        match object.kind.as_str() {
+            "CloneSet" => {
+                if let Ok(stored) = serde_json::from_value(answer.clone()) {
+                    self.clonesets.wrote(stored);
+                }
+            }
+            JOB => {
+                if let Ok(stored) = serde_json::from_value(answer.clone()) {
+                    self.jobs.wrote(stored);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -119,8 +119,8 @@ pub struct Link {
     incarnation: OnceCell<u64>,
     reports: AtomicU64,
     memory: Mutex<HashMap<String, Memory>>,
-    /// Which Assignment an object belongs to.
-    held: Arc<DashMap<Key, Key>>,
+    /// Which Assignment an object belongs to, by its kind and key.
+    held: Arc<DashMap<(String, Key), Key>>,
 }
 
 /// Runs the link until `stop` is cancelled and what is under way has ended. The hub may be away for all of it.
@@ -129,7 +129,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let (clock, since) = (controller.clock.clone(), controller.clock.instant());
     let Some(kept) = stop.run_until_cancelled(load(&store)).await else { return };
     let triggers = Triggers::new(clock.clone());
-    let held: Arc<DashMap<Key, Key>> = Arc::default();
+    let held: Arc<DashMap<(String, Key), Key>> = Arc::default();
     follow(&triggers, &hub, &member, &held);
     for name in kept {
         triggers.now(Key::new(hub.namespace(), &name));
@@ -139,6 +139,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         Arc::new(member.clonesets.clone()),
         Arc::new(member.pods.clone()),
         Arc::new(member.revisions.clone()),
+        Arc::new(member.jobs.clone()),
     ];
     let (heart, identity) = (hub.clone(), settings.identity.clone());
     let (own, name) = (member.clone(), settings.cluster.clone());
@@ -160,7 +161,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     };
     let working = Controller::new(controller, triggers, feeds, link).run(stop.clone());
     let beating = stop.run_until_cancelled(lease::renew(heart.leases(), LEASE, &identity, &clock, &chance));
-    let introducing = stop.run_until_cancelled(cluster::introduce(&heart, &own, &name));
+    let introducing = stop.run_until_cancelled(cluster::introduce(&heart, &own, &name, gates));
     tokio::join!(hub.follow(stop.clone()), beating, introducing, working);
 }
 
@@ -176,24 +177,26 @@ async fn load(store: &Store) -> Vec<String> {
 }
 
 /// Wakes the link for what changes on either side.
-fn follow(triggers: &Triggers, hub: &Hub, member: &Member, held: &Arc<DashMap<Key, Key>>) {
+fn follow(triggers: &Triggers, hub: &Hub, member: &Member, held: &Arc<DashMap<(String, Key), Key>>) {
     let wake = triggers.clone();
     hub.assignments.on_change(move |change| wake.now(change.key()));
     let (wake, index) = (triggers.clone(), held.clone());
-    let wake_holder = move |object: &Key| {
-        let holder = index.get(object).map(|it| it.clone());
+    let wake_holder = move |kind: &str, object: Key| {
+        let holder = index.get(&(kind.to_owned(), object)).map(|it| it.clone());
         holder.into_iter().for_each(|it| wake.now(it));
     };
     let wake = wake_holder.clone();
-    member.clonesets.on_change(move |change| wake(&change.key()));
+    member.clonesets.on_change(move |change| wake("CloneSet", change.key()));
+    let wake = wake_holder.clone();
+    member.jobs.on_change(move |change| wake("ImagePullJob", change.key()));
     let wake = wake_holder.clone();
     member.pods.on_change(move |change| {
         let pod = change.after.as_ref().or(change.before.as_ref());
-        pod.and_then(|it| holder(&**it)).into_iter().for_each(|it| wake(&it));
+        pod.and_then(|it| holder(&**it)).into_iter().for_each(|it| wake("CloneSet", it));
     });
     member.revisions.on_change(move |change| {
         let revision = change.after.as_ref().or(change.before.as_ref());
-        revision.and_then(|it| holder(&**it)).into_iter().for_each(|it| wake_holder(&it));
+        revision.and_then(|it| holder(&**it)).into_iter().for_each(|it| wake_holder("CloneSet", it));
     });
 }
 
@@ -213,9 +216,8 @@ impl Link {
 
     /// Remembers which Assignment an object belongs to.
     fn index(&self, assignment: &str, object: &FederatedObject) {
-        if object.kind == "CloneSet" {
-            self.held.insert(member::key(object), Key::new(self.hub.namespace(), assignment));
-        }
+        let (kind, key) = (object.kind.clone(), member::key(object));
+        self.held.insert((kind, key), Key::new(self.hub.namespace(), assignment));
     }
 
     fn memory(&self) -> MutexGuard<'_, HashMap<String, Memory>> {

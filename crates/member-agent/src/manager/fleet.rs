@@ -74,6 +74,7 @@ impl Fleet {
                 clonesets: caches.clonesets.clone(),
                 pods: caches.pods.clone(),
                 revisions: caches.revisions.clone(),
+                jobs: caches.image_pull_jobs.clone(),
             },
             store: Store::new(client.clone(), &self.own_namespace),
             events: context.events.of(link::NAME),

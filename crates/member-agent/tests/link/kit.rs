@@ -115,6 +115,7 @@ async fn agent(process: ProcessContext) {
             clonesets: caches.clonesets.clone(),
             pods: caches.pods.clone(),
             revisions: caches.revisions.clone(),
+            jobs: caches.jobs.clone(),
         },
         store: Store::new(client.clone(), OWN),
         events: sink.recorder(link::NAME),

@@ -15,7 +15,9 @@ use scheduling::{
 };
 use serde_json::Value;
 
-use super::{Body, Cluster, Observed, Round, Winner, Write, is_over, names::Names, says_the_same, selection};
+use super::{
+    Body, Cluster, Observed, Pulls, Round, Winner, Write, is_over, names::Names, says_the_same, selection,
+};
 use crate::{
     dispatch::{
         pods::Routing,
@@ -42,6 +44,8 @@ pub(super) struct Draft<'a> {
     pub(super) routing: &'a Routing,
     /// What differs in each cluster, in the order of the clusters; or why that cannot be.
     pub(super) patches: Vec<Result<Vec<PatchStep>, String>>,
+    /// What a job has besides.
+    pub(super) pulls: Option<Pulls>,
 }
 
 /// What becomes of one cluster's Assignment.
@@ -95,6 +99,10 @@ impl Draft<'_> {
             }
         }
         round.writes.sort_by_key(|it| it.grows);
+        if let Some(pulls) = &mut self.pulls {
+            pulls.follow(&rows);
+            pulls.mark(&mut round);
+        }
         let account = Account {
             observed: self.observed,
             prepared: &self.prepared,
@@ -104,6 +112,7 @@ impl Draft<'_> {
             routing: self.routing,
             refused: &refused,
             unfit: &self.unfit(),
+            pulls: self.pulls.as_ref(),
         };
         round.standing = status::standing(&account, self.kind);
         let mut place = 0;
@@ -155,12 +164,16 @@ impl Draft<'_> {
     fn leaving(&self, row: &Row, cluster: &Cluster) -> Leaving {
         let is_selected = cluster.is_member
             && !matches!(selection(&self.prepared, &row.cluster), None | Some(Selection::Not(_)));
-        if is_selected || row.share.replicas > 0 || row.share.seq == 0 {
+        let (granted, exposure, has_none) = match &self.pulls {
+            None => (row.share.replicas, row.replicas.exposure, row.report.is_some_and(|it| it.pods == 0)),
+            Some(it) => (it.granted(&row.cluster), it.exposure(&row.cluster), it.is_idle(&row.cluster)),
+        };
+        if is_selected || granted > 0 || row.share.seq == 0 {
             return Leaving::No;
         }
-        let is_empty = row.acknowledged && row.report.is_some_and(|it| it.pods == 0);
+        let is_empty = row.acknowledged && has_none;
         match &cluster.assignment {
-            None if row.replicas.exposure == 0 => Leaving::Nothing,
+            None if exposure == 0 => Leaving::Nothing,
             None => Leaving::No,
             Some(it) if is_over(it) => Leaving::Over,
             Some(it) if it.spec.intent != Intent::Apply || is_empty => Leaving::Yes,
@@ -193,10 +206,10 @@ impl Draft<'_> {
         let granted = Granted {
             cluster: &cluster.facts.name,
             share: &row.share,
-            slots: 0,
-            time: Time::Unlimited,
+            slots: self.pulls.as_ref().map_or(0, |it| it.granted(&row.cluster)),
+            time: self.pulls.as_ref().map_or(Time::Unlimited, |it| it.time(&row.cluster)),
             pods_to_delete: self.pods_to_delete(row, cluster),
-            nodes: &[],
+            nodes: self.pulls.as_ref().map_or(&[], |it| &it.numbers.nodes),
         };
         Some(AssignmentSpec {
             target: Some(names.get(row.share.body)?),
@@ -243,7 +256,13 @@ impl Draft<'_> {
 
     fn ledger(&self, names: &Names) -> Saved {
         let mut after = self.saved.clone();
-        ledger::write(&mut after, &self.planned.ledger, None, |it| names.kept(it));
+        match &self.pulls {
+            None => ledger::write(&mut after, &self.planned.ledger, None, |it| names.kept(it)),
+            Some(pulls) => {
+                (after.target, after.stable) = (Some(names.kept(self.target)), Some(names.kept(self.target)));
+                pulls.write(&mut after, &self.planned.ledger.rows);
+            }
+        }
         after.generation = self.observed.generation();
         after.ambiguous_pods.clone_from(&self.routing.undecided);
         if self.winner.placement.replicas.dynamic != DynamicWeights::None {
@@ -306,6 +325,7 @@ fn grows(old: Option<&Slice>, new: Option<&Slice>) -> bool {
                 || new.max_unavailable > old.max_unavailable
                 || new.max_surge > old.max_surge
         }
+        (Some(Slice::ImagePullJob(old)), Some(Slice::ImagePullJob(new))) => new.parallelism > old.parallelism,
         _ => true,
     }
 }

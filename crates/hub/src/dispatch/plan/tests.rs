@@ -1,8 +1,9 @@
-use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice, assignment::PodsAnswer};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice, assignment::PodsAnswer, keys};
 use serde_json::json;
 
 use super::*;
-use crate::dispatch::end::end;
+use crate::dispatch::end::{SweptBy, end, swept_by};
 
 const CLUSTERS: [&str; 3] = ["a", "b", "c"];
 
@@ -363,4 +364,33 @@ fn bad_input_6_a_patch_that_does_not_apply_keeps_one_cluster_out_and_is_told() {
         (applied.status.as_str(), applied.reason.as_str(), applied.message.as_str()),
         ("False", "OverrideDoesNotApply", "an override does not apply in b")
     );
+}
+
+#[test]
+fn proto_7_and_del_4_who_is_swept_along_was_not_meant_to_go() {
+    let mut world = World::new(6);
+    world.settle();
+    world.object["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:10Z");
+    let meta = |deleted: Option<&str>, confirmed: Option<&str>| -> ObjectMeta {
+        let annotations = confirmed.map(|it| json!({"fleet.kruise.io/confirm-delete": it}));
+        serde_json::from_value(json!({
+            "name": "shop", "deletionTimestamp": deleted, "annotations": annotations,
+        }))
+        .unwrap()
+    };
+    let (now, after) = (Some("2030-01-01T00:00:10Z"), Some("2030-01-01T00:00:11Z"));
+    let (alive, going, later) = (meta(None, None), meta(now, None), meta(after, None));
+    let by = |world: &World, kind: &ObjectMeta, namespace: &ObjectMeta| {
+        swept_by(&world.observed(), Some(kind), Some(namespace))
+    };
+    assert_eq!(by(&world, &alive, &alive), None);
+    assert_eq!(by(&world, &going, &alive), Some(SweptBy::Kind));
+    assert_eq!(by(&world, &alive, &going), Some(SweptBy::Namespace));
+    assert_eq!(by(&world, &later, &later), None, "it was deleted before");
+    assert_eq!(by(&world, &alive, &meta(now, Some("shop"))), None);
+    assert_eq!(by(&world, &alive, &meta(now, Some("other"))), Some(SweptBy::Namespace));
+    // What is under way is not turned round.
+    let assignment = Arc::make_mut(world.clusters[0].assignment.as_mut().unwrap());
+    assignment.spec.intent = Intent::Delete;
+    assert_eq!(by(&world, &going, &going), None);
 }

@@ -7,11 +7,12 @@ use kruise_core::api::fleet::{
 };
 use scheduling::{
     names::ClusterName,
+    pulls::Completion,
     reason::{self, Condition as Division},
     round::Condition as Matter,
 };
 
-use super::{Account, Observed, Totals, Trouble, is_silent};
+use super::{Account, Observed, Pulls, Totals, Trouble, is_silent};
 
 /// One aspect. The order of its list is its weight for the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,9 @@ pub(super) fn of_trouble(trouble: &Trouble) -> Vec<Aspect> {
         Trouble::Suspended => {
             let message = "no policy matches; members run on as they are".to_owned();
             vec![aspect(types::SUSPENDED, true, "NoPolicy", message)]
+        }
+        Trouble::SweptAlong(message) => {
+            vec![aspect(types::SUSPENDED, true, "SweptAlong", message.clone())]
         }
         Trouble::BadNumbers(message) => vec![not_scheduled("BadNumbers", message)],
         Trouble::NotSupported(message) => vec![not_scheduled("NotSupported", message)],
@@ -180,12 +184,6 @@ fn progress(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
             if waiting.is_empty() { String::new() } else { format!("waits for {}", reason::list(waiting)) };
         aspect(kind, waiting.is_empty(), if waiting.is_empty() { yes } else { no }, message)
     };
-    let planned = account.planned;
-    let least = planned.population.saturating_sub(u64::from(account.prepared.spec.unavailable));
-    let is_available = totals.available >= least;
-    let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
-    let is_released = !planned.ledger.is_releasing();
-    let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
     let unfit: Vec<ClusterName> = account.unfit().map(|it| it.0.facts.cluster_name()).collect();
     let applied = if unfit.is_empty() {
         named(types::APPLIED, &applied, "Acknowledged", "Applying")
@@ -193,13 +191,42 @@ fn progress(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
         let message = format!("an override does not apply in {}", reason::list(&unfit));
         aspect(types::APPLIED, false, "OverrideDoesNotApply", message)
     };
+    let dispatched = named(types::DISPATCHED, &dispatched, "Written", "Writing");
+    if let Some(pulls) = account.pulls {
+        return vec![dispatched, applied, pulled(pulls)];
+    }
+    let planned = account.planned;
+    let least = planned.population.saturating_sub(u64::from(account.prepared.spec.unavailable));
+    let is_available = totals.available >= least;
+    let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
+    let is_released = !planned.ledger.is_releasing();
+    let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
     vec![
-        named(types::DISPATCHED, &dispatched, "Written", "Writing"),
+        dispatched,
         applied,
         aspect(types::AVAILABLE, is_available, if is_available { "Enough" } else { "TooFew" }, message),
         // A release that rests on its partition is not unwell (ST-5).
         aspect(types::RELEASED, is_released, if is_released { "Everywhere" } else { "Releasing" }, updated),
     ]
+}
+
+/// Whether every node of a job has its image, as far as there is one to serve.
+fn pulled(pulls: &Pulls) -> Aspect {
+    let (desired, succeeded, failed) = (pulls.totals.desired, pulls.totals.succeeded, pulls.totals.failed);
+    let is_over = pulls.completed.is_some();
+    let is_served =
+        is_over || (pulls.numbers.completion == Completion::Never && succeeded + failed == desired);
+    let mut message = format!("{succeeded} of {desired} nodes have the image");
+    if failed > 0 {
+        message.push_str(&format!(", {failed} failed"));
+    }
+    let reason = match () {
+        () if is_served && failed > 0 => "Failed",
+        () if is_served => "Everywhere",
+        () if pulls.numbers.parallelism == 0 => "Paused",
+        () => "Pulling",
+    };
+    aspect(types::RELEASED, is_served && failed == 0, reason, message)
 }
 
 fn aspect(kind: &'static str, holds: bool, reason: &'static str, message: String) -> Aspect {

@@ -1,11 +1,12 @@
 //! ImagePullJobs and ImageListPullJobs: downloads at the same time are divided, the deadline is the hub's.
 
+use jiff::Timestamp;
 use kruise_core::{
     api::{
         APPS_GROUP,
         fleet::{PullSlice, Slice},
     },
-    runtime::webhook::FieldError,
+    runtime::{clock::whole_seconds, webhook::FieldError},
 };
 use scheduling::pulls::{Completion, Time, nodes_of};
 use serde_json::{Value, json};
@@ -39,6 +40,7 @@ impl Kind for PullJobs {
             parallelism: whole_number(object, "/spec/parallelism")?.unwrap_or(1),
             completion,
             nodes: texts(object, "/spec/selector/names"),
+            secrets: texts(object, "/spec/pullSecrets"),
         }))
     }
 
@@ -69,18 +71,45 @@ impl Kind for PullJobs {
 
     fn status(&self, _: &Value, totals: &Totals) -> Value {
         let pulls = &totals.pulls;
+        let time = |it: Option<Timestamp>| it.map(|it| whole_seconds(it).0.to_string());
         let mut status = json!({
-            "desired": pulls.desired,
-            "active": pulls.active,
-            "succeeded": pulls.succeeded,
-            "failed": pulls.failed,
+            "desired": count(pulls.desired),
+            "active": count(pulls.active),
+            "succeeded": count(pulls.succeeded),
+            "failed": count(pulls.failed),
+            "startTime": time(totals.started),
+            "completionTime": time(totals.completed),
+            // Nothing at all takes away what was said before.
+            "failedNodes": (!pulls.failed_nodes.is_empty()).then_some(&pulls.failed_nodes),
+            "message": message(totals),
         });
-        if !pulls.failed_nodes.is_empty() {
-            status["failedNodes"] = json!(pulls.failed_nodes);
-        }
-        if pulls.unlisted > 0 {
-            status["message"] = format!("{} more nodes failed", pulls.unlisted).into();
+        // Only a generation that every cluster has acknowledged counts as observed (ST-2).
+        if let Some(generation) = totals.observed_generation {
+            status["observedGeneration"] = generation.into();
         }
         status
     }
+}
+
+/// A sum as the kind can hold it, whatever clusters say.
+fn count(sum: u64) -> i32 {
+    i32::try_from(sum).unwrap_or(i32::MAX)
+}
+
+/// How the job stands, in the words that one cluster uses.
+fn message(totals: &Totals) -> String {
+    let pulls = &totals.pulls;
+    let mut message = match (totals.completed, pulls.desired) {
+        (Some(_), _) if totals.is_late && pulls.failed > 0 => "job exceeds activeDeadlineSeconds".to_owned(),
+        (Some(_), _) => "job has completed".to_owned(),
+        (None, 0) => "job is running, no progress".to_owned(),
+        (None, desired) => {
+            let done = 1_000 * (pulls.succeeded + pulls.failed).min(desired) / desired;
+            format!("job is running, progress {}.{}%", done / 10, done % 10)
+        }
+    };
+    if pulls.unlisted > 0 {
+        message.push_str(&format!("; {} more nodes failed", pulls.unlisted));
+    }
+    message
 }

@@ -56,7 +56,7 @@ pub enum Division {
 }
 
 /// The numbers of an object whose pods are divided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodNumbers {
     /// N.
     pub replicas: u32,
@@ -87,6 +87,8 @@ pub struct PullNumbers {
     pub completion: Completion,
     /// Nodes by name, as `node` or `cluster/node`; all that the body selects if there are none.
     pub nodes: Vec<String>,
+    /// Secrets for the registry, in the job's namespace.
+    pub secrets: Vec<String>,
 }
 
 /// What one cluster was granted.

@@ -1,5 +1,6 @@
 //! One object over the whole fleet, honest about what is not known (ST-1 to ST-3).
 
+use jiff::Timestamp;
 use kruise_core::api::fleet::{Counts, member_cluster::ClusterState};
 use scheduling::pulls;
 
@@ -45,6 +46,12 @@ pub struct Totals {
     pub observed_generation: Option<i64>,
     /// Downloads.
     pub pulls: pulls::Totals,
+    /// When a job began over the fleet.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub completed: Option<Timestamp>,
+    /// Whether its deadline has passed.
+    pub is_late: bool,
 }
 
 impl Totals {

@@ -1,5 +1,6 @@
 //! What the tests share: a hub with its process, members with their agents, and a person who applies manifests.
 
+pub(crate) mod jobs;
 mod processes;
 
 use std::{
@@ -21,6 +22,7 @@ use member_agent::link;
 use serde_json::{Value, json};
 use sim::{World, fleet, world::Process};
 
+use jobs::Parallelism;
 use processes::{agent, hub};
 
 pub(crate) const HUB: &str = "hub";
@@ -36,6 +38,25 @@ pub(crate) struct Stage {
     /// The processes of the members, by name.
     pub(crate) agents: BTreeMap<&'static str, Process>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) parallelism: Arc<Parallelism>,
+}
+
+/// What the agents of a stage see to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Duties {
+    /// CloneSets.
+    Pods,
+    /// Jobs that download images as well.
+    Images,
+}
+
+impl Duties {
+    fn gates(self) -> Gates {
+        match self {
+            Self::Pods => Gates::defaults(),
+            Self::Images => "ImagePullJobGate=true".parse().unwrap(),
+        }
+    }
 }
 
 /// What must hold over the fleet after every write; a limit of `u64::MAX` does not.
@@ -72,6 +93,20 @@ pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce(Stage) -> F) {
 
 /// The same in this setting.
 pub(crate) fn play_with<F: Future<Output = ()>>(setting: Setting, test: impl FnOnce(Stage) -> F) {
+    stage(setting, Duties::Pods, test);
+}
+
+/// The same with nodes that download images.
+pub(crate) fn play_images<F: Future<Output = ()>>(test: impl FnOnce(Stage) -> F) {
+    play_images_with(0, test);
+}
+
+/// The same with this seed.
+pub(crate) fn play_images_with<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Stage) -> F) {
+    stage(Setting { pods: PodNames::Own, seed }, Duties::Images, test);
+}
+
+fn stage<F: Future<Output = ()>>(setting: Setting, duties: Duties, test: impl FnOnce(Stage) -> F) {
     let Setting { pods, seed } = setting;
     let crds = api::crds().into_iter().map(|it| json!(it));
     let fleet = crds.fold(fleet().hub().members(3).nodes(3).seed(seed), |it, crd| it.define(crd));
@@ -84,8 +119,12 @@ pub(crate) fn play_with<F: Future<Output = ()>>(setting: Setting, test: impl FnO
             join(&world, member);
             let (name, first) = (member.to_owned(), if pods == PodNames::Own { place << 32 } else { 0 });
             let process =
-                world.process(&agent_of(member), move |process| agent(process, name.clone(), first));
+                world.process(&agent_of(member), move |process| agent(process, name.clone(), first, duties));
             agents.insert(member, process);
+        }
+        let parallelism = Arc::new(Parallelism::new());
+        if duties == Duties::Images {
+            watch_images(&world, &parallelism);
         }
         let limits = Arc::new(Limits {
             available: AtomicU64::new(u64::MAX),
@@ -95,10 +134,21 @@ pub(crate) fn play_with<F: Future<Output = ()>>(setting: Setting, test: impl FnO
         let rule = limits.clone();
         world.invariant("the fleet's limits", move |world| rule.check(world));
         let hub = world.process("hub", hub);
-        let stage = Stage { world, hub, agents, limits };
+        let stage = Stage { world, hub, agents, limits, parallelism };
         stage.until("all members are Ready", |it| MEMBERS.iter().all(|name| it.state(name) == "Ready")).await;
         test(stage).await;
     });
+}
+
+/// Gives every member nodes with daemons, and has their downloads counted after every write.
+fn watch_images(world: &World, parallelism: &Arc<Parallelism>) {
+    for member in MEMBERS {
+        jobs::equip(world, member);
+        let name = member.to_owned();
+        world.process(&format!("daemons-of-{member}"), move |process| jobs::daemons(process, name.clone()));
+    }
+    let rule = parallelism.clone();
+    world.invariant("downloads at a time", move |world| rule.check(world));
 }
 
 /// The name of a member's agent among processes.
@@ -328,6 +378,7 @@ impl Stage {
             "fleetrevisions.fleet.kruise.io",
             "memberclusters.fleet.kruise.io",
             "clonesets.apps.kruise.io",
+            "imagepulljobs.apps.kruise.io",
             "configmaps",
             "secrets",
         ];

@@ -8,7 +8,7 @@ use hub::{
 };
 use kruise_core::{
     backoff::Doubling,
-    controllers::cloneset,
+    controllers::{cloneset, image_pull_job},
     runtime::{
         cache::{Cache, Cached},
         client::{self, Options},
@@ -26,7 +26,7 @@ use member_agent::link::{self, hub::Hub, member::Member, store::Store};
 use sim::world::ProcessContext;
 use tokio_util::sync::CancellationToken;
 
-use super::{HUB, OWN, agent_of};
+use super::{Duties, HUB, OWN, agent_of, jobs};
 
 /// One life of the hub, without an election: it is alone.
 pub(super) async fn hub(process: ProcessContext) {
@@ -55,7 +55,7 @@ pub(super) async fn hub(process: ProcessContext) {
 }
 
 /// One life of an agent: the CloneSet controller and the link. Names of pods are drawn from `first` and its life's number.
-pub(super) async fn agent(process: ProcessContext, name: String, first: u64) {
+pub(super) async fn agent(process: ProcessContext, name: String, first: u64, duties: Duties) {
     let clock = Clock::following(process.world().now());
     let (metrics, stop) = (Metrics::default(), CancellationToken::new());
     let options = Options {
@@ -111,14 +111,22 @@ pub(super) async fn agent(process: ProcessContext, name: String, first: u64) {
             clonesets: caches.clonesets.clone(),
             pods: caches.pods.clone(),
             revisions: caches.revisions.clone(),
+            jobs: caches.jobs.clone(),
         },
         store: Store::new(client.clone(), OWN),
         events: sink.recorder(link::NAME),
-        gates: Gates::defaults(),
+        gates: duties.gates(),
         chance: Seed::from_number(process.incarnation),
         controller: settings(link::NAME),
     };
+    let job_caches = jobs::caches(&caches.jobs, &caches.pods, &clock);
+    let images = async {
+        if duties == Duties::Images {
+            jobs::controller(&client, job_caches, settings(image_pull_job::NAME), &stop).await;
+        }
+    };
     tokio::join!(
+        images,
         feed(&caches.clonesets, &client, &stop),
         feed(&caches.pods, &client, &stop),
         feed(&caches.claims, &client, &stop),
@@ -131,10 +139,10 @@ pub(super) async fn agent(process: ProcessContext, name: String, first: u64) {
     );
 }
 
-fn cache<K: Cached>(name: &'static str, clock: &Clock) -> Cache<K> {
+pub(super) fn cache<K: Cached>(name: &'static str, clock: &Clock) -> Cache<K> {
     Cache::new(name, clock.clone(), Metrics::default())
 }
 
-async fn feed<K: Cached>(cache: &Cache<K>, client: &Client, stop: &CancellationToken) {
+pub(super) async fn feed<K: Cached>(cache: &Cache<K>, client: &Client, stop: &CancellationToken) {
     cache.run(client.clone(), Api::all(client.clone()), client::watch(), stop.clone()).await;
 }

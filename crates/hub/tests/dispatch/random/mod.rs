@@ -4,6 +4,7 @@
 //! `FLEET_FIRST=1000` others.
 
 mod bounds;
+mod pulls;
 mod story;
 
 use std::{

@@ -142,13 +142,13 @@ pub(super) fn drain_a_silent_member(ledger: Ledger) {
 }
 
 /// Sets all exposures to what is granted.
-fn forget(world: &World) {
+pub(super) fn forget(world: &World) {
     for binding in world.cluster(HUB).server().list("fleetbindings.fleet.kruise.io") {
         let before = binding.value();
         let mut after = before.clone();
         let rows = after["spec"]["ledger"]["clusters"].as_object_mut().into_iter().flatten();
         for (_, row) in rows {
-            for column in ["replicas", "updated", "unavailable", "surge"] {
+            for column in ["replicas", "updated", "unavailable", "surge", "parallelism"] {
                 let grant = row[column]["grant"].as_u64().unwrap_or(0);
                 if row[column]["exposure"].as_u64().unwrap_or(0) > grant {
                     row[column]["exposure"] = json!(grant);

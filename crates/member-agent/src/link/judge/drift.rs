@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use kruise_core::api::fleet::policy::{DriftMode, DriftPolicy};
-use serde_json::{Map, Value};
+use kruise_core::api::{
+    cloneset::v1beta1::CloneSet,
+    fleet::policy::{DriftMode, DriftPolicy},
+    image_pull_job::v1beta1::ImagePullJob,
+};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 /// An event about corrections is told at most this often.
@@ -15,6 +19,17 @@ const FIGHT_WITHIN: Duration = Duration::from_secs(600);
 
 /// The names that the member's controller takes off the list when their pods are gone.
 const PODS_TO_DELETE: &str = "/spec/scaleStrategy/podsToDelete";
+
+/// What was sent, in the form in which the member object is read: fields that the kind does not have are dropped by the API
+/// server, and are no drift.
+pub fn comparable(body: &Value) -> Value {
+    let read = match body["kind"].as_str() {
+        Some("CloneSet") => serde_json::from_value::<CloneSet>(body.clone()).map(|it| json!(it)),
+        Some("ImagePullJob") => serde_json::from_value::<ImagePullJob>(body.clone()).map(|it| json!(it)),
+        _ => return body.clone(),
+    };
+    read.unwrap_or_else(|_| body.clone())
+}
 
 /// Where `found` differs from `wanted`, as JSON pointers in order. What `wanted` does not speak of belongs to others: only
 /// fields that we applied can drift.
@@ -156,8 +171,6 @@ pub fn other_managers(object: &Value, path: &str, ours: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn paths(wanted: Value, found: Value) -> Vec<String> {

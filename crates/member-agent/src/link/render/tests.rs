@@ -148,8 +148,14 @@ fn ipj_2_and_3_a_member_has_no_time_to_live_and_the_seconds_that_are_left() {
         json!({
             "image": "web:1", "parallelism": 0, "selector": {"names": ["n1"]},
             "completionPolicy": {"type": "Always", "activeDeadlineSeconds": 120},
+            // A member refuses a deadline that is shorter than one attempt.
+            "pullPolicy": {"timeoutSeconds": 120},
         })
     );
+    let over = spec(PullSlice { active_deadline_seconds: Some(0), ..PullSlice::default() });
+    assert_eq!(over["completionPolicy"]["activeDeadlineSeconds"], 1);
+    let long = spec(PullSlice { active_deadline_seconds: Some(700), ..PullSlice::default() });
+    assert_eq!(long.get("pullPolicy"), None);
     let free = spec(PullSlice { parallelism: 3, ..PullSlice::default() });
     assert_eq!((&free["completionPolicy"], &free["parallelism"]), (&json!({"type": "Always"}), &json!(3)));
     assert_eq!(free["selector"]["names"], json!(["a/n1", "n2"]));

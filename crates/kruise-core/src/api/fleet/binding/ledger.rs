@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,9 +54,23 @@ pub struct Ledger {
     /// How far a rebalance has come.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rebalance: RebalanceProgress,
+    /// When a job began and ended over the fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobTimes>,
     /// What was promised to each cluster, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub clusters: BTreeMap<String, LedgerRow>,
+}
+
+/// When a job began and ended over the fleet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobTimes {
+    /// When the first cluster was given a share of it. Its deadline runs from here.
+    pub start_time: Time,
+    /// When every cluster had said its last word. Its time to live runs from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
 }
 
 /// Why a release stands still.
@@ -159,6 +174,9 @@ pub struct LedgerRow {
     /// Downloads at the same time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parallelism: LedgerColumn,
+    /// Seconds of a job's time that had passed when the cluster was given its share.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub late_seconds: u32,
     /// Replicas granted by growth and not yet reported available.
     #[serde(default, skip_serializing_if = "is_default")]
     pub moving: u32,

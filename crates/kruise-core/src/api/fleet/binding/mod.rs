@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use ledger::{
-    Ledger, LedgerColumn, LedgerReport, LedgerRow, LedgerShare, PastTarget, Pause, PauseCause,
+    JobTimes, Ledger, LedgerColumn, LedgerReport, LedgerRow, LedgerShare, PastTarget, Pause, PauseCause,
     RebalanceProgress, ReleaseProgress, WaveStage,
 };
 
