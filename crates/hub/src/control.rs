@@ -33,7 +33,11 @@ use crate::{
         term::{self, Term},
     },
     measures::Measures,
-    members::roster::{self, Roster},
+    members::{
+        answer::{self, Answerer},
+        joining::AutoApprove,
+        roster::{self, Roster},
+    },
     names::RevisionKey,
 };
 
@@ -54,6 +58,8 @@ pub struct Parts {
     pub measures: Measures,
     /// Time.
     pub clock: Clock,
+    /// Clusters that may join without a person's word.
+    pub rules: Vec<AutoApprove>,
 }
 
 /// Why the leader cannot begin.
@@ -65,6 +71,9 @@ pub enum Trouble {
     /// The operating system gives no random bytes.
     #[error("there is no randomness for the hub's key")]
     NoRandomness,
+    /// The API server has no `kube-system`.
+    #[error("there is no namespace kube-system, by which the hub is known")]
+    Nameless,
     /// Somebody emptied the Secret.
     #[error("the Secret {KEY} has no key of {} bytes", RevisionKey::BYTES)]
     BadKey,
@@ -77,15 +86,26 @@ pub fn needs() -> Vec<Right> {
         access::own_namespace("", "secrets", &["create"]),
         access::own_namespace("", "secrets", &["get"]).named([KEY]),
     ];
-    [own, roster::needs(), dispatch::needs(), lists::needs(), term::needs(), events::needs()].concat()
+    let rights = [
+        own,
+        roster::needs(),
+        answer::needs(),
+        dispatch::needs(),
+        lists::needs(),
+        term::needs(),
+        events::needs(),
+    ];
+    rights.concat()
 }
 
 /// Runs until `stop` is cancelled and what is under way has ended. Dropping this ends it where it is.
 pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
-    let Some(key) = stop.run_until_cancelled(prepare(&parts)).await else { return Ok(()) };
-    let Parts { client, namespace, events, measures, clock } = parts;
+    let Some(prepared) = stop.run_until_cancelled(prepare(&parts)).await else { return Ok(()) };
+    let (key, hub_uid) = prepared?;
+    let roster = Roster::new(&parts.clock, &parts.measures.metrics);
+    let answerer = answerer(&parts, hub_uid, &roster);
+    let Parts { client, namespace, events, measures, clock, rules: _ } = parts;
     let metrics = &measures.metrics;
-    let roster = Roster::new(&clock, metrics);
     let shared = Shared {
         client: client.clone(),
         policies: Cache::new("placementpolicies", clock.clone(), metrics.clone()),
@@ -94,7 +114,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
         assignments: Cache::new("assignments", clock.clone(), metrics.clone()),
         lists: Lists::new(&clock, metrics),
         roster: roster.clone(),
-        key: key?,
+        key,
         term: Arc::new(Term::new(client.clone(), &namespace)),
         events: events.of("fleet-hub"),
         measures: measures.clone(),
@@ -109,6 +129,16 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
     make_jobs(&mut running, &shared, &stop);
     follow::<CloneSet>(&mut running, &shared, ("fleet-cloneset", "clonesets"), &stop);
     follow::<ImagePullJob>(&mut running, &shared, ("fleet-imagepulljob", "imagepulljobs"), &stop);
+    let settings = controller::Settings {
+        name: "fleet-joining",
+        workers: answer::WORKERS,
+        backoff: Doubling::default(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+    };
+    running.spawn(answerer.controller(settings).run(stop.clone()));
+    let token = stop.clone();
+    running.spawn(async move { answerer.follow(token).await });
     let (watching, token) = (roster.clone(), stop.clone());
     running.spawn({
         let client = client.clone();
@@ -160,6 +190,17 @@ fn guarded<K: Cached>(
     });
 }
 
+/// Who answers clusters that want to join, and keeps the rights of those that have.
+fn answerer(parts: &Parts, hub_uid: String, roster: &Roster) -> Answerer {
+    let Parts { client, namespace, events, measures, clock, rules } = parts.clone();
+    let (members, events) = (roster.members().clone(), events.of("fleet-joining"));
+    let answerer =
+        Answerer::new(answer::Parts { client, namespace, hub_uid, rules, members, events, measures, clock });
+    let asked = answerer.clone();
+    roster.say_revoked_after(move |cluster| asked.has_access(cluster));
+    answerer
+}
+
 fn feed<K: Cached>(running: &mut JoinSet<()>, cache: &Cache<K>, client: &Client, stop: &CancellationToken) {
     let (cache, client, stop) = (cache.clone(), client.clone(), stop.clone());
     running.spawn(async move {
@@ -167,8 +208,8 @@ fn feed<K: Cached>(running: &mut JoinSet<()>, cache: &Cache<K>, client: &Client,
     });
 }
 
-/// Makes sure that what the hub keeps for itself is there.
-async fn prepare(parts: &Parts) -> Result<RevisionKey, Trouble> {
+/// Makes sure that what the hub keeps for itself is there. Gives the hub's key and its UID.
+async fn prepare(parts: &Parts) -> Result<(RevisionKey, String), Trouble> {
     let namespaces: Api<Namespace> = Api::all(parts.client.clone());
     for name in [keys::SYSTEM_NAMESPACE, keys::CONTENT_NAMESPACE, &parts.namespace] {
         if call("look for a namespace", namespaces.get_opt(name)).await?.is_some() {
@@ -178,7 +219,9 @@ async fn prepare(parts: &Parts) -> Result<RevisionKey, Trouble> {
         let namespace = Namespace { metadata, ..Namespace::default() };
         made(call("make a namespace", namespaces.create(&PostParams::default(), &namespace)).await)?;
     }
-    key(Api::namespaced(parts.client.clone(), &parts.namespace)).await
+    let system = call("read who the hub is", namespaces.get_opt("kube-system")).await?;
+    let uid = system.and_then(|it| it.metadata.uid).ok_or(Trouble::Nameless)?;
+    Ok((key(Api::namespaced(parts.client.clone(), &parts.namespace)).await?, uid))
 }
 
 /// The hub's key. The first leader makes it, and it never changes: another one would store every body again.

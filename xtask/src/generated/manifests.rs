@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use hub::{admission::webhooks as hub_webhooks, process as hub_process};
+use hub::{
+    admission::webhooks as hub_webhooks,
+    members::{answer, tokens},
+    process as hub_process,
+};
 use kruise_core::{
     api::{crds::WEBHOOK_SERVICE, fleet::keys::CONTENT_NAMESPACE, image_pull_job::keys::SECRETS_NAMESPACE},
     runtime::{
@@ -154,9 +158,12 @@ pub(super) fn hub_access() -> Result<BTreeMap<String, String>> {
     let hub = Grantee::hub();
     let namespace =
         |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    let [bootstrap_role, bootstrap_binding] = bootstrap();
     documents(
         ACCESS_HEADER,
         [
+            ("bootstrap_cluster_role", bootstrap_role),
+            ("bootstrap_cluster_role_binding", bootstrap_binding),
             ("cluster_role", hub.role(Scope::Cluster)),
             ("cluster_role_binding", hub.binding(Scope::Cluster)),
             ("content_namespace", namespace(CONTENT_NAMESPACE)),
@@ -168,6 +175,21 @@ pub(super) fn hub_access() -> Result<BTreeMap<String, String>> {
             ("service_account", hub.account()),
         ],
     )
+}
+
+/// What holders of a bootstrap token may do on the hub, whichever token it is (JOIN-1).
+fn bootstrap() -> [Value; 2] {
+    let (api, name) = ("rbac.authorization.k8s.io", "kruise-bootstrap-role");
+    let role = json!({
+        "apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": { "name": name },
+        "rules": access::rules(&answer::bootstrap_needs(), Scope::Cluster),
+    });
+    let binding = json!({
+        "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": api, "kind": "ClusterRole", "name": name },
+        "subjects": [{ "apiGroup": api, "kind": "Group", "name": tokens::GROUP }],
+    });
+    [role, binding]
 }
 
 /// `config/webhook`: both configurations and the Service they lead to. The manager fills in the bundle.
@@ -246,14 +268,74 @@ mod tests {
             |resource: &str| rules.iter().any(|it| it.resources.iter().flatten().any(|it| it == resource));
         assert!(has("assignments") && !has("pods") && !has("nodes") && !has("secrets"), "{rules:?}");
         assert!(!files.values().any(|it| it.contains("'*'") || it.contains("\"*\"")), "no wildcard");
+        let signers: Vec<_> =
+            rules.iter().filter(|it| it.resources.iter().flatten().any(|it| it == "signers")).collect();
+        assert_eq!(signers.len(), 1, "{signers:?}");
+        assert_eq!(signers[0].resource_names, Some(vec!["kubernetes.io/kube-apiserver-client".to_owned()]));
+        assert_eq!(signers[0].verbs, ["approve"]);
+        let verbs = |it: &str| rules.iter().filter(|r| r.verbs.iter().any(|v| v == it)).count();
+        assert_eq!((verbs("escalate"), verbs("bind"), verbs("impersonate")), (0, 0, 0));
         let link: ClusterRole = read(&link_access().unwrap(), "cluster_role.yaml");
         assert_eq!(link.rules.unwrap(), access::rules(&link::needs(), Scope::Cluster));
     }
 
     #[test]
+    fn join_1_a_token_may_ask_and_nothing_else() {
+        let role: ClusterRole = read(&hub_access().unwrap(), "bootstrap_cluster_role.yaml");
+        let rights =
+            role.rules.unwrap().into_iter().map(|it| (it.resources.unwrap().join(","), it.verbs.join(",")));
+        let create = |it: &str| (it.to_owned(), "create".to_owned());
+        assert_eq!(
+            rights.collect::<Vec<_>>(),
+            [create("certificatesigningrequests"), create("joinrequests")]
+        );
+    }
+
+    /// Whoever makes a role must hold every right in it: the API server refuses the hub otherwise.
+    #[test]
+    fn sec_1_a_hub_holds_every_right_that_it_gives_to_agents() {
+        use k8s_openapi::api::{authorization::v1::ResourceRule, rbac::v1::PolicyRule};
+
+        let held = |scope: Scope| -> Vec<ResourceRule> {
+            let rules = [Scope::Cluster, scope].map(|it| access::rules(&hub_process::needs(), it)).concat();
+            let held = |it: PolicyRule| ResourceRule {
+                api_groups: it.api_groups,
+                resource_names: it.resource_names,
+                resources: it.resources,
+                verbs: it.verbs,
+            };
+            rules.into_iter().map(held).collect()
+        };
+        let granted = hub::members::access::granted("eu-1", "user").into_iter();
+        let roles: Vec<_> = granted
+            .chain(hub::members::access::reader("eu-1", "uid", "abcdef"))
+            .filter(|it| !it["rules"].is_null())
+            .collect();
+        assert_eq!(roles.len(), 4);
+        for role in roles {
+            let scope = match role["metadata"]["namespace"].as_str() {
+                Some(CONTENT_NAMESPACE) => CONTENT,
+                _ => Scope::Cluster,
+            };
+            let rules: Vec<PolicyRule> = serde_json::from_value(role["rules"].clone()).unwrap();
+            for rule in rules {
+                let right = Right {
+                    scope,
+                    group: rule.api_groups.unwrap()[0].clone().leak(),
+                    resource: rule.resources.unwrap()[0].clone().leak(),
+                    verbs: rule.verbs.into_iter().map(|it| &*it.leak()).collect::<Vec<_>>().leak(),
+                    names: rule.resource_names.unwrap_or_default(),
+                };
+                assert_eq!(right.missing_in(&held(scope)), Vec::<String>::new());
+            }
+        }
+    }
+
+    #[test]
     fn every_right_is_explained_in_the_security_page() {
         let page = std::fs::read_to_string(crate::root().join("docs/security.md")).unwrap();
-        let all = [needs(), kruise_core::daemon::needs(), link::needs(), hub_process::needs()].concat();
+        let hub = [hub_process::needs(), answer::bootstrap_needs()].concat();
+        let all = [needs(), kruise_core::daemon::needs(), link::needs(), hub].concat();
         for it in all {
             assert!(
                 page.contains(&format!("`{}`", it.resource)),

@@ -1,6 +1,11 @@
 //! Simulated clusters, served by this process, and the hub and the agents as processes of their own beside it.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use kruise_core::{
@@ -226,12 +231,12 @@ fn define(world: &World, cluster: &str, crd: &Value) -> Result<()> {
 fn manifests(folder: &str) -> Result<Vec<Value>> {
     let entries = fs::read_dir(config(folder))?;
     let paths: std::io::Result<Vec<PathBuf>> = entries.map(|it| Ok(it?.path())).collect();
-    let mut objects = paths?.iter().map(read).collect::<Result<Vec<Value>>>()?;
+    let mut objects = paths?.iter().map(|it| read(it)).collect::<Result<Vec<Value>>>()?;
     objects.sort_by_key(|it| it["kind"] != "Namespace");
     Ok(objects)
 }
 
-fn read(path: &PathBuf) -> Result<Value> {
+fn read(path: &Path) -> Result<Value> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_saphyr::from_str(&text).with_context(|| format!("{} is no manifest", path.display()))
 }

@@ -1,14 +1,22 @@
 //! What an agent may do on the hub, and when it renews its credential (JOIN-3, 4, 5, SEC-1).
 //!
 //! Everything is made by the hub after approval; the joining cluster can create none of it. All of it is bound to one
-//! user name, which the agent's certificate carries.
+//! user name, which the agent's certificate carries. That name has a part of the pinned key's hash: when a name is given
+//! to another cluster, certificates of the one that had it before open nothing.
 
 use std::time::Duration;
 
-use kruise_core::api::fleet::keys::{CLUSTER, CONTENT_NAMESPACE};
+use kruise_core::api::fleet::{
+    API_VERSION,
+    keys::{CLUSTER, CONTENT_NAMESPACE},
+};
 use serde_json::{Value, json};
 
-use crate::names::{cluster_namespace, fitted};
+use super::key;
+use crate::{
+    admission::joining::BOOTSTRAP_USER,
+    names::{cluster_namespace, fitted},
+};
 
 /// How long a client certificate is valid (JOIN-4).
 pub const CREDENTIAL_LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -17,39 +25,44 @@ const RENEW_AT_PERCENT: u32 = 60;
 /// How much earlier that may be, in percent of its life, so that a fleet that joined at once does not renew at once.
 const RENEW_JITTER_PERCENT: u32 = 10;
 
-/// The user name in an agent's certificate.
-pub fn user(cluster: &str) -> String {
-    format!("fleet:agent:{cluster}")
+/// Start of the user names of agents; the cluster's name follows, and for those with a pinned key its fingerprint.
+pub const USER_PREFIX: &str = "fleet:agent:";
+/// The group of roles and bindings.
+pub const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The user name in an agent's certificate. A cluster that joined by hand without a key (`""`) has none in its name.
+pub fn user(cluster: &str, public_key: &str) -> String {
+    match key::read(public_key) {
+        Some(der) => format!("{USER_PREFIX}{cluster}:{}", key::fingerprint(&der)),
+        None => format!("{USER_PREFIX}{cluster}"),
+    }
+}
+
+/// The cluster whose agent a user is, by the user's name alone.
+pub fn cluster_of(user: &str) -> Option<&str> {
+    let rest = user.strip_prefix(USER_PREFIX)?;
+    // Names of clusters have no colons.
+    Some(rest.split_once(':').map_or(rest, |it| it.0))
 }
 
 /// The name of the Lease by which an agent shows that it is alive, in its own namespace.
 pub const LEASE: &str = "agent";
 
-/// What is made for a cluster that was approved, in the order in which it is made. The MemberCluster comes after all
-/// of it, so that a member that is there has everything it needs.
-pub fn granted(cluster: &str) -> Vec<Value> {
+/// What is made for a cluster that was approved and the user of its agent, in the order in which it is made. The
+/// MemberCluster comes after all of it, so that a member that is there has everything it needs.
+pub fn granted(cluster: &str, user: &str) -> Vec<Value> {
     let namespace = cluster_namespace(cluster);
     let labels = json!({ CLUSTER: fitted(cluster) });
     let of_agent = role_name(cluster);
-    let subjects =
-        json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user(cluster) }]);
-    let rbac = |kind: &str, metadata: Value, rest: [(&str, Value); 2]| {
-        let mut object =
-            json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata });
-        for (name, part) in rest.into_iter().filter(|it| !it.1.is_null()) {
-            object[name] = part;
-        }
-        object
+    let annotations = json!({ CLUSTER: cluster });
+    let binding = |kind, metadata, of: &str| binding(kind, metadata, (of, &of_agent), user);
+    let global = || json!({ "name": of_agent, "labels": labels, "annotations": annotations });
+    let within = |namespace: &str| {
+        let mut metadata = global();
+        metadata["namespace"] = json!(namespace);
+        metadata
     };
-    let role = |kind, metadata, rules| rbac(kind, metadata, [("rules", rules), ("", Value::Null)]);
-    let binding = |kind, metadata, role_kind: &str| {
-        let reference =
-            json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": of_agent });
-        rbac(kind, metadata, [("roleRef", reference), ("subjects", subjects.clone())])
-    };
-    let own = || json!({ "name": of_agent, "namespace": namespace, "labels": labels });
-    let content = || json!({ "name": of_agent, "namespace": CONTENT_NAMESPACE, "labels": labels });
-    let global = || json!({ "name": of_agent, "labels": labels });
+    let (own, content) = (|| within(&namespace), || within(CONTENT_NAMESPACE));
     vec![
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace, "labels": labels } }),
         role("Role", own(), own_rules()),
@@ -76,12 +89,53 @@ pub fn withdrawn(cluster: &str) -> Vec<(&'static str, Option<String>, String)> {
     ]
 }
 
+/// What lets the holder of a token read the one request that was made with it, and nothing else: a ClusterRole and its
+/// binding. Both go with the request.
+pub fn reader(request: &str, request_uid: &str, token: &str) -> [Value; 2] {
+    let name = reader_name(request);
+    let metadata = || {
+        json!({
+            "name": name, "labels": { CLUSTER: fitted(request) }, "annotations": { CLUSTER: request },
+            "ownerReferences": [{
+                "apiVersion": API_VERSION, "kind": "JoinRequest", "name": request, "uid": request_uid,
+            }],
+        })
+    };
+    let rules = json!([rule("fleet.kruise.io", "joinrequests", &["get"], Some(request))]);
+    [
+        role("ClusterRole", metadata(), rules),
+        binding(
+            "ClusterRoleBinding",
+            metadata(),
+            ("ClusterRole", &name),
+            &format!("{BOOTSTRAP_USER}{token}"),
+        ),
+    ]
+}
+
+/// The name of both.
+pub fn reader_name(request: &str) -> String {
+    fitted(&format!("fleet-join-{request}"))
+}
+
 /// How long after its issue a credential that lives for `life` is renewed. `seed` spreads the fleet (JOIN-4).
 pub fn renew_after(life: Duration, seed: u64) -> Duration {
     let latest = life / 100 * RENEW_AT_PERCENT;
     let spread = life / 100 * RENEW_JITTER_PERCENT;
     let steps = u32::try_from(seed % 1000).unwrap_or(0);
     latest.saturating_sub(spread / 1000 * steps)
+}
+
+fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+    json!({ "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
+}
+
+fn binding(kind: &str, metadata: Value, (role_kind, role): (&str, &str), user: &str) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata,
+        "roleRef": { "apiGroup": RBAC, "kind": role_kind, "name": role },
+        "subjects": [{ "apiGroup": RBAC, "kind": "User", "name": user }],
+    })
 }
 
 fn role_name(cluster: &str) -> String {
@@ -117,12 +171,39 @@ fn rule(group: &str, resource: &str, verbs: &[&str], name: Option<&str>) -> Valu
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{key::tests::KEY, *};
+
+    #[test]
+    fn join_6_the_user_of_a_cluster_with_a_pinned_key_is_that_keys_alone() {
+        let fingerprint = key::fingerprint(&key::read(KEY).unwrap());
+        assert_eq!(user("eu-1", KEY), format!("fleet:agent:eu-1:{fingerprint}"));
+        assert_eq!(user("eu-1", ""), "fleet:agent:eu-1", "joined by hand");
+        for user in [user("eu-1.a", KEY), user("eu-1.a", "")] {
+            assert_eq!(cluster_of(&user), Some("eu-1.a"));
+        }
+        assert_eq!(cluster_of("system:bootstrap:abcdef"), None);
+    }
+
+    #[test]
+    fn join_1_a_token_may_read_the_request_that_was_made_with_it_and_nothing_else() {
+        let [role, binding] = reader("eu-1", "uid-1", "abcdef");
+        assert_eq!(
+            role["rules"],
+            json!([{
+                "apiGroups": ["fleet.kruise.io"], "resources": ["joinrequests"], "verbs": ["get"], "resourceNames": ["eu-1"],
+            }])
+        );
+        assert_eq!(binding["subjects"][0]["name"], "system:bootstrap:abcdef");
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+        for object in [role, binding] {
+            assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "uid-1", "it goes with the request");
+        }
+    }
 
     #[test]
     fn rbac_exact() {
         let mut rights = Vec::new();
-        for object in granted("eu-1") {
+        for object in granted("eu-1", &user("eu-1", KEY)) {
             let place = object["metadata"]["namespace"].as_str().unwrap_or("*").to_owned();
             for rule in object["rules"].as_array().into_iter().flatten() {
                 let names = rule["resourceNames"][0].as_str().unwrap_or("any");
@@ -154,8 +235,10 @@ mod tests {
 
     #[test]
     fn join_3_the_namespace_comes_first_and_rights_before_the_lease() {
-        let kinds: Vec<_> =
-            granted("eu-1").iter().map(|it| it["kind"].as_str().unwrap().to_owned()).collect();
+        let kinds: Vec<_> = granted("eu-1", &user("eu-1", KEY))
+            .iter()
+            .map(|it| it["kind"].as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(
             kinds,
             [
@@ -169,17 +252,18 @@ mod tests {
                 "Lease"
             ]
         );
-        let user =
-            json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "fleet:agent:eu-1" }]);
-        let bindings =
-            granted("eu-1").into_iter().filter(|it| it["kind"].as_str().unwrap().ends_with("Binding"));
-        assert!(bindings.into_iter().all(|it| it["subjects"] == user));
+        let name = user("eu-1", KEY);
+        let subjects = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name }]);
+        let bindings = granted("eu-1", &user("eu-1", KEY))
+            .into_iter()
+            .filter(|it| it["kind"].as_str().unwrap().ends_with("Binding"));
+        assert!(bindings.into_iter().all(|it| it["subjects"] == subjects));
     }
 
     #[test]
     fn join_5_every_binding_that_was_made_is_withdrawn_and_nothing_else() {
         let place = |it: &Value| it.as_str().map(str::to_owned);
-        let bindings: Vec<_> = granted("eu-1")
+        let bindings: Vec<_> = granted("eu-1", &user("eu-1", KEY))
             .iter()
             .filter(|it| it["kind"].as_str().unwrap().ends_with("Binding"))
             .map(|it| {
@@ -208,7 +292,7 @@ mod tests {
             prop_assume!(a != b);
             prop_assert_ne!(cluster_namespace(&a), cluster_namespace(&b));
             prop_assert_ne!(role_name(&a), role_name(&b));
-            prop_assert_ne!(user(&a), user(&b));
+            prop_assert_ne!(user(&a, KEY), user(&b, KEY));
         }
     }
 }

@@ -74,6 +74,8 @@ pub struct Known {
     pub cluster_uid: String,
     /// The key pinned when it joined.
     pub public_key: String,
+    /// Whether it still may take part.
+    pub is_accepted: bool,
 }
 
 /// A rule by which requests are approved without a person.
@@ -193,6 +195,13 @@ fn identity_refusal(asked: &Asked<'_>, fleet: &Fleet<'_>) -> Option<Answer> {
             format!("the cluster is the member {}, whose key is another one", member.name)
         }
         (None, Some(member)) => format!("the cluster is a member already, as {}", member.name),
+        (Some(member), _) if !member.is_accepted => {
+            let words = format!(
+                "the cluster was revoked; `kubectl fleet revoke {} --undo` takes that back",
+                asked.name
+            );
+            return Some(denied(reasons::REVOKED, words));
+        }
         (Some(_), _) => return None,
         (None, None) if fleet.members.len() >= MAX_CLUSTERS => {
             let words = format!("the fleet has {MAX_CLUSTERS} clusters, which is the most it may have");
@@ -205,6 +214,24 @@ fn identity_refusal(asked: &Asked<'_>, fleet: &Fleet<'_>) -> Option<Answer> {
 
 fn denied(reason: &'static str, message: impl Into<String>) -> Answer {
     Answer { decision: JoinDecision::Denied, reason, message: message.into(), uses: None }
+}
+
+impl std::str::FromStr for AutoApprove {
+    type Err = String;
+
+    /// `PATTERN[,KEY=VALUE...]`
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',').map(str::trim);
+        let names = parts.next().filter(|it| !it.is_empty()).ok_or("begins with no pattern of names")?;
+        let label = |it: &str| match it.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            _ => Err(format!("{it:?} is no label such as env=prod")),
+        };
+        if names.contains('=') {
+            return Err(format!("{names:?} is no pattern of names such as eu-*"));
+        }
+        Ok(Self { names: names.to_owned(), labels: parts.map(label).collect::<Result<_, _>>()? })
+    }
 }
 
 impl AutoApprove {

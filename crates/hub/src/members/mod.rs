@@ -1,13 +1,15 @@
 //! Which clusters are in the fleet, and what can each be used for now?
 //!
-//! [`tokens`] are what a stranger shows, [`joining`] decides who may become a member and [`access`] what that one may do on the hub. [`heartbeat`] judges one
-//! cluster by its Lease, [`guard`] doubts the hub itself when many vanish at once, and [`loss`] says for one object
+//! [`tokens`] are what a stranger shows, [`key`] is what a cluster is known by, [`joining`] decides who may become a member
+//! and [`access`] what that one may do on the hub; [`answer`] carries that out. [`heartbeat`] judges one cluster by its Lease, [`guard`] doubts the hub itself when many vanish at once, and [`loss`] says for one object
 //! whether a silent cluster is given up. [`roster`] keeps all of that up to date.
 
 pub mod access;
+pub mod answer;
 pub mod guard;
 pub mod heartbeat;
 pub mod joining;
+pub mod key;
 pub mod loss;
 pub mod roster;
 pub mod tokens;

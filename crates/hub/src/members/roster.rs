@@ -4,9 +4,11 @@
 //! Once in a second every Lease is looked at, on this process's own clock. What changes is written into the MemberCluster's
 //! status, told in an event, and wakes whoever plans.
 
+mod conditions;
+
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -17,8 +19,8 @@ use k8s_openapi::{
 use kruise_core::{
     api::fleet::{
         GROUP,
-        keys::{CLUSTER, cluster_conditions, events},
-        member_cluster::{ClusterState, MemberCluster, MemberClusterStatus},
+        keys::{CLUSTER, events},
+        member_cluster::{ClusterState, MemberCluster},
     },
     runtime::{
         access::{self, Right},
@@ -48,12 +50,15 @@ use super::{
     heartbeat::{Contact, Flags, Heartbeat, Seen, Transition},
 };
 use crate::{measures::Measures, names::cluster_namespace, placement::select::ClusterFacts};
+use conditions::conditions;
 
 /// How often Leases are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// A MemberCluster as it is cached.
 type Stored = DeserializeGuard<MemberCluster>;
+/// Says whether a cluster's agent still has rights.
+type HasAccess = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The rights it needs.
 pub fn needs() -> Vec<Right> {
@@ -88,6 +93,7 @@ struct Inner {
     started: Instant,
     state: Mutex<State>,
     listeners: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
+    has_access: OnceLock<HasAccess>,
 }
 
 #[derive(Default)]
@@ -113,6 +119,7 @@ impl Roster {
             started: clock.instant(),
             state: Mutex::default(),
             listeners: RwLock::default(),
+            has_access: OnceLock::new(),
         }))
     }
 
@@ -134,6 +141,11 @@ impl Roster {
             }
         });
         self.0.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+    }
+
+    /// Calls a cluster Revoked in its status only when `has_access` says that its rights are gone (JOIN-5).
+    pub fn say_revoked_after(&self, has_access: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let _ = self.0.has_access.set(Box::new(has_access));
     }
 
     /// Every cluster at this moment, by name.
@@ -185,6 +197,7 @@ impl Roster {
             for standing in self.standings() {
                 measures.cluster(&standing.facts.name, standing.shown);
             }
+            measures.credentials(self.credentials());
             if stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_none() {
                 return;
             }
@@ -278,6 +291,9 @@ impl Roster {
             let beat = state.beats.get(&name)?;
             (beat.state(flags(member), false), beat.flaps())
         };
+        if shown == ClusterState::Revoked && self.0.has_access.get().is_some_and(|it| it(&name)) {
+            return None;
+        }
         let known = member.status.clone().unwrap_or_default();
         let now = self.0.clock.now();
         let namespace = cluster_namespace(&name);
@@ -304,6 +320,16 @@ impl Roster {
             status["lastFlapTime"] = json!(whole_seconds(now));
         }
         Some(status)
+    }
+
+    /// For how many seconds the credentials of clusters are still good, where that is known.
+    fn credentials(&self) -> BTreeMap<String, i64> {
+        let left = |it: &Arc<Stored>| {
+            let member = it.0.as_ref().ok()?;
+            let expires = member.status.as_ref()?.credential_expires_at.as_ref()?.0;
+            Some((member.name_any(), expires.duration_since(self.0.clock.now()).as_secs()))
+        };
+        self.readable().iter().filter_map(left).collect()
     }
 
     fn readable(&self) -> Vec<Arc<Stored>> {
@@ -365,32 +391,6 @@ fn begun(member: &MemberCluster, now: Moment) -> Heartbeat {
 fn flags(member: &MemberCluster) -> Flags {
     let spec = &member.spec;
     Flags { accepted: spec.accepted, unschedulable: spec.unschedulable, drain: spec.drain }
-}
-
-fn conditions(
-    known: &MemberClusterStatus,
-    shown: ClusterState,
-    finding: &Finding,
-    now: Time,
-) -> Vec<Condition> {
-    let is_heard = matches!(shown, ClusterState::Ready | ClusterState::Cordoned | ClusterState::Draining);
-    let condition = |kind: &str, holds: bool, reason: String| {
-        let status = if holds { "True" } else { "False" };
-        let before = known.conditions.iter().find(|it| it.type_ == kind && it.status == status);
-        Condition {
-            type_: kind.to_owned(),
-            status: status.to_owned(),
-            reason,
-            message: String::new(),
-            last_transition_time: before.map_or_else(|| now.clone(), |it| it.last_transition_time.clone()),
-            observed_generation: None,
-        }
-    };
-    let mut conditions = vec![condition(cluster_conditions::READY, is_heard, format!("{shown:?}"))];
-    if finding.is_suspect {
-        conditions.push(condition(cluster_conditions::SELF_SUSPECT, true, "ManyVanished".to_owned()));
-    }
-    conditions
 }
 
 impl std::fmt::Debug for Roster {

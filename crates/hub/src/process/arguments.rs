@@ -8,6 +8,8 @@ use kruise_core::runtime::{
     logs,
 };
 
+use crate::members::joining::AutoApprove;
+
 const VARIABLES: &str = "\
 Environment:
   POD_NAMESPACE  The namespace this process runs in and keeps its own objects in [default: fleet-system]
@@ -44,6 +46,11 @@ pub struct Arguments {
     /// This API server is the hub's alone: start although a workload controller seems to work on it
     #[arg(long)]
     pub(super) dedicated_api: bool,
+
+    /// Approve clusters whose name matches PATTERN (with * and ?) and that propose every label, without a person's word; may
+    /// be given more than once
+    #[arg(long, value_name = "PATTERN[,KEY=VALUE...]")]
+    pub(super) auto_approve: Vec<AutoApprove>,
 
     /// Let replicas elect a leader, which alone plans and writes
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value = "true", value_parser = flags::boolean,

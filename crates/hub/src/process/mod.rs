@@ -37,6 +37,7 @@ use crate::{
     admission::{reviews::Reviewer, webhooks},
     control::{self, Parts},
     measures::Measures,
+    members::joining::AutoApprove,
 };
 
 /// The lease of the leader, unless told otherwise.
@@ -67,6 +68,8 @@ pub struct Settings {
     pub source: Source,
     /// Whether the API server is the hub's alone.
     pub dedicated_api: bool,
+    /// Clusters that may join without a person's word.
+    pub auto_approve: Vec<AutoApprove>,
     /// The lease to hold while acting; none if this process is alone.
     pub lease: Option<(String, String, Timings)>,
     /// The name of this machine or pod.
@@ -107,6 +110,7 @@ impl Settings {
             webhook: webhook::settings::Settings::read(defaults, environment)?,
             source: source(arguments.kubeconfig, arguments.context, environment),
             dedicated_api: arguments.dedicated_api,
+            auto_approve: arguments.auto_approve,
             lease: arguments.enable_leader_election.then_some(lease),
             host_name: environment("POD_NAME")
                 .or_else(|| environment("HOSTNAME"))
@@ -201,6 +205,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
         events: sink.recorder("kruise-hub"),
         measures: measures.clone(),
         clock,
+        rules: settings.auto_approve.clone(),
     };
     let close = CancellationToken::new();
     let mut services: JoinSet<Result<(), Error>> = JoinSet::new();
@@ -335,58 +340,4 @@ async fn broken(services: &mut JoinSet<Result<(), Error>>) -> Result<(), Error> 
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-    use serde_json::json;
-
-    use super::*;
-
-    fn settings(arguments: &[&str], variables: &[(&str, &str)]) -> Settings {
-        let arguments = Arguments::try_parse_from([&["kruise-hub"], arguments].concat()).unwrap();
-        let environment = |name: &str| variables.iter().find(|it| it.0 == name).map(|it| it.1.to_owned());
-        Settings::new(arguments, &environment).unwrap()
-    }
-
-    #[test]
-    fn the_lease_is_in_the_namespace_of_the_process() {
-        let plain = settings(&[], &[]);
-        assert_eq!(plain.lease, Some(("fleet-system".into(), "kruise-hub".into(), Timings::default())));
-        let moved = settings(&["--metrics-addr=0"], &[("POD_NAMESPACE", "hub"), ("POD_NAME", "hub-0")]);
-        assert_eq!(
-            (moved.lease.unwrap().0, moved.host_name, moved.metrics),
-            ("hub".into(), "hub-0".into(), None)
-        );
-        assert_eq!(settings(&["--enable-leader-election=false"], &[]).lease, None);
-    }
-
-    #[test]
-    fn admission_is_reached_through_the_hubs_own_service_or_a_url() {
-        let plain = settings(&[], &[]).webhook;
-        assert_eq!(plain.host, Host::service("fleet-system", "kruise-hub-webhook-service"));
-        let local = settings(&[], &[("WEBHOOK_HOST", "127.0.0.1"), ("WEBHOOK_PORT", "0")]).webhook;
-        assert_eq!((local.host, local.listen), (Host::url("127.0.0.1"), "127.0.0.1:0".parse().unwrap()));
-    }
-
-    #[test]
-    fn flags_that_make_no_sense_are_named() {
-        let wrong = |it: &str| Arguments::try_parse_from(["kruise-hub", it]).unwrap_err().to_string();
-        assert!(wrong("--metrics-addr=nowhere").contains("is no address such as :8080"));
-        assert!(wrong("--leader-election-lease-duration=5").contains("is no duration such as 60s"));
-    }
-
-    #[test]
-    fn api_3_only_a_lease_that_has_not_run_out_has_a_holder() {
-        let lease = |holder: &str| -> Lease {
-            serde_json::from_value(json!({"spec": {
-                "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:00.000000Z",
-            }}))
-            .unwrap()
-        };
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        assert_eq!(live_holder(&lease("manager-0"), at("2030-01-01T00:00:14Z")), Some("manager-0"));
-        assert_eq!(live_holder(&lease("manager-0"), at("2030-01-01T00:00:15Z")), None);
-        assert_eq!(live_holder(&lease(""), at("2030-01-01T00:00:01Z")), None);
-        let error = Error::NotAlone { holder: "a".into(), lease: "b".into() };
-        assert_eq!((error.exit_code(), Error::LeadershipLost.exit_code()), (3, 1));
-    }
-}
+mod tests;

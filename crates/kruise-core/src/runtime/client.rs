@@ -4,7 +4,10 @@
 //! nothing (that is the queue's business), gives up on an answer that does not begin, counts every request, and tells
 //! the group of writers when the server asks for patience.
 
+mod direct;
 mod layer;
+
+pub use direct::{Server, Swap, User, connect_as};
 
 use std::{path::PathBuf, time::Duration};
 

@@ -198,7 +198,12 @@ impl Link {
         };
         let share = Share { plan, pods: &holding.names(), marks: &marks };
         match render::member(&bases.target, share) {
-            Ok(body) => Ok(Ok(Draft { bases, marks, body })),
+            Ok(mut body) => {
+                if let Some(member) = member {
+                    render::pull_job::keep_time(&mut body, member);
+                }
+                Ok(Ok(Draft { bases, marks, body }))
+            }
             Err(fault) => failed("Unrenderable", fault.to_string()),
         }
     }

@@ -75,7 +75,10 @@ pub fn news(status: &MemberClusterStatus, description: &Description) -> Option<V
 
 /// Tells the hub what this cluster is, for ever.
 pub(super) async fn introduce(hub: &Hub, member: &Member, name: &str, gates: Gates) {
+    let mut standing = hub.standings.subscribe();
     loop {
+        // Whoever is refused has nothing to tell (JOIN-5).
+        let _ = standing.wait_for(|it| it.lets_act()).await;
         let load = load(hub);
         match tell(hub, member, name, gates, load).await {
             Ok(true) => until_news(hub, load).await,

@@ -25,6 +25,8 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::standing::Standings;
+
 /// An Assignment as it is cached. One that cannot be read does not stop the others.
 pub type Stored = DeserializeGuard<Assignment>;
 
@@ -35,13 +37,21 @@ pub struct Hub {
     namespace: String,
     /// The Assignments of this cluster.
     pub assignments: Cache<Stored>,
+    /// What it thinks of us, by its answers about what is ours.
+    pub standings: Standings,
 }
 
 impl Hub {
     /// The hub behind `client`, with this cluster's `namespace` there.
     pub fn new(client: Client, namespace: &str, clock: &Clock, metrics: &Metrics) -> Self {
         let assignments = Cache::new("assignments", clock.clone(), metrics.clone());
-        Self { client, namespace: namespace.to_owned(), assignments }
+        Self { client, namespace: namespace.to_owned(), assignments, standings: Standings::default() }
+    }
+
+    /// The same, telling others what it thinks of us.
+    #[must_use]
+    pub fn telling(self, standings: Standings) -> Self {
+        Self { standings, ..self }
     }
 
     /// This cluster's namespace on the hub.
@@ -78,7 +88,9 @@ impl Hub {
         ]);
         let steps = serde_json::from_value(steps).expect("these are steps of a JSON patch");
         let patch: Patch<()> = Patch::Json(steps);
-        call("report to the hub", api.patch_status(name, &PatchParams::default(), &patch)).await.map(drop)
+        let told = call("report to the hub", api.patch_status(name, &PatchParams::default(), &patch)).await;
+        self.standings.hear(&told);
+        told.map(drop)
     }
 
     /// What the hub knows of this cluster; nothing if it does not.

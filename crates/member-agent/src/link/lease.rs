@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
-use kruise_core::runtime::{
-    client::call,
-    clock::{Clock, Seed},
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kruise_core::{
+    backoff::Doubling,
+    runtime::{
+        client::call,
+        clock::{Clock, Seed},
+    },
 };
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use tracing::warn;
+use tracing::{debug, warn};
+
+use super::{LEASE, hub::Hub};
 
 /// How often the Lease is renewed.
 const EVERY: Duration = Duration::from_secs(10);
+/// How often it is tried by an agent that is refused.
+const REFUSED: Doubling = Doubling { first: EVERY, ceiling: Duration::from_secs(60) };
 
 /// The wait until the next renewal: ten seconds, a quarter more or less, so that agents which started together do not come
 /// together for ever.
@@ -24,21 +28,37 @@ pub fn pause(draw: u64) -> Duration {
     EVERY * u32::try_from(permille).unwrap_or(1_000) / 1_000
 }
 
-/// Renews the Lease for ever. The hub made it: an agent that may not touch it any more was revoked, and says so.
-pub async fn renew(leases: Api<Lease>, name: &str, identity: &str, clock: &Clock, seed: &Seed) {
+/// The same after so many refusals in a row: an agent without rights keeps asking, but rarely (JOIN-5).
+pub fn pause_after(refusals: u32, draw: u64) -> Duration {
+    pause(draw).max(REFUSED.delay(refusals))
+}
+
+/// Renews the Lease for ever. The hub made it: an agent that may not touch it any more was revoked.
+pub async fn renew(hub: &Hub, identity: &str, clock: &Clock, seed: &Seed) {
+    let mut refusals = 0_u32;
     loop {
-        let now = MicroTime(clock.now());
-        let patch = Patch::Merge(json!({"spec": {"holderIdentity": identity, "renewTime": now}}));
-        if let Err(error) =
-            call("renew our lease on the hub", leases.patch(name, &PatchParams::default(), &patch)).await
-        {
-            warn!(
-                error = &error as &dyn std::error::Error,
-                label = error.label(),
-                "the hub does not hear us"
-            );
-        }
-        tokio::time::sleep(pause(seed.draw())).await;
+        let is_refused = !hub.standings.get().lets_act();
+        refusals = if is_refused { refusals.saturating_add(1) } else { 0 };
+        tokio::time::sleep(pause_after(refusals, seed.draw())).await;
+        once(hub, identity, clock).await;
+    }
+}
+
+/// Renews the Lease, and hears what the hub thinks of us.
+pub(super) async fn once(hub: &Hub, identity: &str, clock: &Clock) {
+    let now = MicroTime(clock.now());
+    let patch = Patch::Merge(json!({"spec": {"holderIdentity": identity, "renewTime": now}}));
+    let leases = hub.leases();
+    let renewed =
+        call("renew our lease on the hub", leases.patch(LEASE, &PatchParams::default(), &patch)).await;
+    hub.standings.hear(&renewed);
+    let Err(error) = renewed else { return };
+    let (cause, label) = (&error as &dyn std::error::Error, error.label());
+    if hub.standings.get().lets_act() {
+        warn!(error = cause, label, "the hub does not hear us");
+    } else {
+        // That was said when it began.
+        debug!(error = cause, label, "the hub still refuses us");
     }
 }
 
@@ -53,5 +73,12 @@ mod tests {
         let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());
         assert!(*least >= Duration::from_millis(7_500) && *least < Duration::from_millis(7_600), "{least:?}");
         assert!(*most <= Duration::from_millis(12_500) && *most > Duration::from_millis(12_400), "{most:?}");
+    }
+
+    #[test]
+    fn join_5_an_agent_that_is_refused_asks_ever_more_rarely() {
+        assert_eq!(pause_after(0, 250), pause(250));
+        assert_eq!(pause_after(2, 0), Duration::from_secs(20));
+        assert_eq!(pause_after(u32::MAX, 0), Duration::from_secs(60));
     }
 }

@@ -4,8 +4,10 @@
 //! object looks like, [`seed`] which revision has to be known before, [`report`] what the hub is told and when. Around them:
 //! [`store`] is what outlives a restart, [`hub`] and [`member`] are the two API servers, [`lease`] is the heartbeat,
 //! [`cluster`] is what this cluster says about itself, and `reconcile` and `carry` are the pass over one Assignment.
+//! [`credential`] is how the cluster joins and stays known; [`standing`] is what the hub thinks of it.
 
 pub mod cluster;
+pub mod credential;
 pub mod hub;
 pub mod judge;
 pub mod lease;
@@ -14,6 +16,7 @@ pub mod member;
 pub mod render;
 pub mod report;
 pub mod seed;
+pub mod standing;
 pub mod store;
 
 mod carry;
@@ -43,10 +46,17 @@ use kruise_core::{
     },
 };
 use kube::Resource;
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::{OnceCell, oneshot},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use credential::{
+    keeper::{Joined, Keeper},
+    teller::{Notice, Teller, reasons},
+};
 use hub::Hub;
 use member::Member;
 use reconcile::Memory;
@@ -61,10 +71,13 @@ pub const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("four is not zero"
 
 /// How long to wait before kept plans are read again, if they could not be.
 const LOAD_AGAIN: Duration = Duration::from_secs(2);
+/// How long a link that starts waits for the hub's word before it acts: it may have lost its rights meanwhile (JOIN-5), and a
+/// hub that is away holds nothing up (PROTO-6).
+const FIRST_WORD: Duration = Duration::from_secs(5);
 
 /// The rights it needs in the member.
 pub fn needs() -> Vec<Right> {
-    [member::needs(), store::needs()].concat()
+    [member::needs(), store::needs(), credential::needs()].concat()
 }
 
 /// What a link is told.
@@ -123,11 +136,27 @@ pub struct Link {
     held: Arc<DashMap<(String, Key), Key>>,
 }
 
+/// Runs the link of a cluster that joins by itself: as soon as it has a credential, and with what `begin` makes of that.
+pub async fn join(keeper: Keeper, begin: impl FnOnce(Joined) -> Parts, stop: CancellationToken) {
+    let (hand_over, joined) = oneshot::channel();
+    let keeping = stop.run_until_cancelled(keeper.run(hand_over));
+    let linking = async {
+        if let Some(Ok(joined)) = stop.run_until_cancelled(joined).await {
+            run(begin(joined), stop.clone()).await;
+        }
+    };
+    tokio::join!(keeping, linking);
+}
+
 /// Runs the link until `stop` is cancelled and what is under way has ended. The hub may be away for all of it.
 pub async fn run(parts: Parts, stop: CancellationToken) {
     let Parts { settings, hub, member, store, events, gates, chance, controller } = parts;
     let (clock, since) = (controller.clock.clone(), controller.clock.instant());
     let Some(kept) = stop.run_until_cancelled(load(&store)).await else { return };
+    let first_word = tokio::time::timeout(FIRST_WORD, lease::once(&hub, &settings.identity, &clock));
+    if stop.run_until_cancelled(first_word).await.is_none() {
+        return;
+    }
     let triggers = Triggers::new(clock.clone());
     let held: Arc<DashMap<(String, Key), Key>> = Arc::default();
     follow(&triggers, &hub, &member, &held);
@@ -142,6 +171,12 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         Arc::new(member.jobs.clone()),
     ];
     let (heart, identity) = (hub.clone(), settings.identity.clone());
+    let watching = Watching {
+        hub: hub.clone(),
+        store: store.clone(),
+        teller: Teller::new(events.clone(), store.namespace()),
+        triggers: triggers.clone(),
+    };
     let (own, name) = (member.clone(), settings.cluster.clone());
     let newest_epoch = AtomicU64::new(store.epoch());
     let link = Link {
@@ -160,9 +195,37 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         held,
     };
     let working = Controller::new(controller, triggers, feeds, link).run(stop.clone());
-    let beating = stop.run_until_cancelled(lease::renew(heart.leases(), LEASE, &identity, &clock, &chance));
+    let beating = stop.run_until_cancelled(lease::renew(&heart, &identity, &clock, &chance));
+    let watching = stop.run_until_cancelled(watching.run());
     let introducing = stop.run_until_cancelled(cluster::introduce(&heart, &own, &name, gates));
-    tokio::join!(hub.follow(stop.clone()), beating, introducing, working);
+    tokio::join!(hub.follow(stop.clone()), beating, watching, introducing, working);
+}
+
+/// Says when our rights are gone, and wakes everything when they are back.
+struct Watching {
+    hub: Hub,
+    store: Store,
+    teller: Teller,
+    triggers: Triggers,
+}
+
+impl Watching {
+    async fn run(mut self) {
+        let mut standing = self.hub.standings.subscribe();
+        loop {
+            let _ = standing.wait_for(|it| !it.lets_act()).await;
+            let message = "the hub has taken the rights of this cluster away: what runs here goes on, and nothing of the fleet is \
+                           applied or deleted until it is accepted again (`kubectl fleet revoke --undo`)";
+            self.teller.tell(Notice::bad(reasons::REVOKED, message));
+            let _ = standing.wait_for(|it| it.lets_act()).await;
+            self.teller.tell(Notice::good(reasons::ACCEPTED, "the hub has accepted this cluster again"));
+            let assignments = self.hub.assignments.all();
+            let offered = assignments.iter().filter_map(|it| it.meta().name.clone());
+            for name in self.store.names().into_iter().chain(offered) {
+                self.triggers.now(Key::new(self.hub.namespace(), &name));
+            }
+        }
+    }
 }
 
 /// Reads what is kept, however long it takes: without it a plan that is older than ours could not be told.

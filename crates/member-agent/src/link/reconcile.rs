@@ -28,6 +28,8 @@ use super::{
 
 /// How long to wait for what only the hub can bring: a body, or a newer plan.
 const HUB_AGAIN: Duration = Duration::from_secs(10);
+/// How soon a plan is looked at again that a hub which refuses us has left.
+const REFUSED: Duration = Duration::from_secs(30);
 
 /// What is kept about one Assignment between passes.
 #[derive(Debug, Default)]
@@ -52,6 +54,11 @@ impl Reconcile for Link {
     type Error = Failure;
 
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        // JOIN-5: nothing is applied or deleted. When that ends, everything is looked at again; should the end come between
+        // two looks, this does it.
+        if !self.hub.standings.get().lets_act() {
+            return Ok(Next::After(REFUSED));
+        }
         let name = &*key.name;
         let stored = self.hub.assignments.get(&key);
         let offered = stored.as_ref().and_then(|it| match &it.0 {

@@ -65,13 +65,20 @@ pub fn needs() -> Vec<Right> {
 #[derive(Clone)]
 pub struct Store {
     secrets: Api<Secret>,
+    namespace: String,
     records: Arc<DashMap<String, Arc<Record>>>,
 }
 
 impl Store {
     /// A store in `namespace`, with nothing read yet.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { secrets: Api::namespaced(client, namespace), records: Arc::default() }
+        let secrets = Api::namespaced(client, namespace);
+        Self { secrets, namespace: namespace.to_owned(), records: Arc::default() }
+    }
+
+    /// The namespace of the agent.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Reads everything that is kept, and says for which Assignments.

@@ -8,7 +8,7 @@ use kruise_core::{
     runtime::{leader, logs},
 };
 
-use super::without_effect::Ignored;
+use super::{settings::HubArguments, without_effect::Ignored};
 use crate::flags::{Listen, WithoutEffect, go};
 
 const VARIABLES: &str = "\
@@ -43,16 +43,8 @@ pub struct Arguments {
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(super) namespace: String,
 
-    /// Carry out what a hub has planned for this cluster: the kubeconfig file for the hub, whose context names this
-    /// cluster's namespace there
-    #[arg(long, value_name = "FILE", requires = "hub_uid")]
-    pub(super) hub_kubeconfig: Option<PathBuf>,
-    /// The UID of the hub, by which its objects are known
-    #[arg(long, value_name = "UID", requires = "hub_kubeconfig")]
-    pub(super) hub_uid: Option<String>,
-    /// The name of this cluster in the fleet; by default what follows `fleet-` in the name of its namespace there
-    #[arg(long, value_name = "NAME", requires = "hub_kubeconfig")]
-    pub(super) hub_cluster: Option<String>,
+    #[command(flatten)]
+    pub(super) hub: HubArguments,
 
     /// Let replicas elect a leader, which alone runs the controllers
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value = "true", value_parser = go::boolean,

@@ -1,26 +1,45 @@
 //! The link to a hub, put together.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kruise_core::{
     api::fleet::keys::CLUSTER_NAMESPACE_PREFIX,
     runtime::{
-        client::{self, ANSWER_TIMEOUT, Options, Source},
+        client::{self, ANSWER_TIMEOUT, Options, Source, User},
         clock::{Clock, Seed},
         throttle::Throttle,
     },
 };
 use kube::Client;
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::{Context, Error, Settings, measures::Measures};
-use crate::link::{self, hub::Hub, member::Member, store::Store};
+use super::{Context, Error, Settings, measures::Measures, settings};
+use crate::link::{
+    self,
+    credential::{
+        self, Open,
+        keeper::{self, Joined, Keeper},
+        way,
+    },
+    hub::Hub,
+    member::Member,
+    standing::Standings,
+    store::Store,
+};
 
-/// A hub that this cluster belongs to.
+/// A hub that this cluster belongs to, or wants to.
 pub(super) struct Fleet {
-    client: Client,
-    settings: link::Settings,
+    way: Way,
+    identity: String,
+    /// How long the leader before us may believe to lead; without an election nobody led before us.
+    lease: Option<Duration>,
     own_namespace: String,
+}
+
+enum Way {
+    ByHand { client: Client, uid: String, cluster: String },
+    Joining { open: Open, credential: credential::Settings },
 }
 
 impl Fleet {
@@ -37,38 +56,65 @@ impl Fleet {
             throttle: Throttle::default(),
             clock: clock.clone(),
         };
-        let source = Source::Kubeconfig { path: Some(hub.kubeconfig.clone()), context: None };
-        let client = client::connect(&source, &options).await.map_err(Error::Hub)?;
-        info!(namespace = client.default_namespace(), "this cluster belongs to a fleet");
-        let lease = settings.lease.as_ref().map(|it| it.timings.lease);
         Ok(Some(Self {
-            settings: link::Settings {
-                hub_uid: hub.uid.clone(),
-                cluster: hub
-                    .cluster
-                    .clone()
-                    .unwrap_or_else(|| cluster_of(client.default_namespace()).to_owned()),
-                identity: settings.host_name.clone(),
-                // Without an election nobody led before us.
-                lease: lease.unwrap_or_default(),
-                longest_write: lease.map_or(Duration::ZERO, |_| ANSWER_TIMEOUT),
-            },
+            way: way(hub, options).await?,
+            identity: settings.host_name.clone(),
+            lease: settings.lease.as_ref().map(|it| it.timings.lease),
             own_namespace: settings.webhook.own_namespace.clone(),
-            client,
         }))
     }
 
+    /// Runs the link until `stop` is cancelled: once the cluster has joined, if it joins by itself. Only the leader does this
+    /// (JOIN-7).
+    pub(super) async fn run(self: Arc<Self>, context: Context, stop: CancellationToken) {
+        match &self.way {
+            Way::ByHand { client, uid, cluster } => {
+                let hub =
+                    Hub::new(client.clone(), client.default_namespace(), &context.clock, &context.metrics);
+                link::run(self.parts(&context, hub, uid, cluster), stop).await;
+            }
+            Way::Joining { open, credential } => self.join(&context, open, credential, &stop).await,
+        }
+    }
+
+    async fn join(
+        &self,
+        context: &Context,
+        open: &Open,
+        settings: &credential::Settings,
+        stop: &CancellationToken,
+    ) {
+        let standings = Standings::default();
+        let keeper = Keeper::new(keeper::Parts {
+            settings: settings.clone(),
+            open: open.clone(),
+            member: context.client.clone(),
+            namespace: self.own_namespace.clone(),
+            standings: standings.clone(),
+            events: context.events.of(link::NAME),
+            clock: context.clock.clone(),
+            chance: Seed::from_system(),
+        });
+        let begin = |Joined { hub, membership }: Joined| {
+            let hub = Hub::new(hub, &membership.namespace, &context.clock, &context.metrics);
+            self.parts(context, hub.telling(standings), &membership.hub_uid, &settings.wish.cluster)
+        };
+        link::join(keeper, begin, stop.clone()).await;
+    }
+
     /// What the link is made from.
-    pub(super) fn parts(&self, context: &Context) -> link::Parts {
+    fn parts(&self, context: &Context, hub: Hub, hub_uid: &str, cluster: &str) -> link::Parts {
         let Context { client, caches, .. } = context;
+        info!(namespace = hub.namespace(), "this cluster belongs to a fleet");
         link::Parts {
-            settings: self.settings.clone(),
-            hub: Hub::new(
-                self.client.clone(),
-                self.client.default_namespace(),
-                &context.clock,
-                &context.metrics,
-            ),
+            settings: link::Settings {
+                hub_uid: hub_uid.to_owned(),
+                cluster: cluster.to_owned(),
+                identity: self.identity.clone(),
+                lease: self.lease.unwrap_or_default(),
+                longest_write: self.lease.map_or(Duration::ZERO, |_| ANSWER_TIMEOUT),
+            },
+            hub,
             member: Member {
                 client: client.clone(),
                 clonesets: caches.clonesets.clone(),
@@ -81,6 +127,26 @@ impl Fleet {
             gates: context.gates,
             chance: Seed::from_system(),
             controller: context.controller(link::NAME, link::WORKERS),
+        }
+    }
+}
+
+/// The way to the hub that settings tell. An authority that is not the pinned one is found here, before anything is sent (SEC-3).
+async fn way(hub: &settings::Hub, options: Options) -> Result<Way, Error> {
+    match hub {
+        settings::Hub::ByHand { kubeconfig, uid, cluster } => {
+            let source = Source::Kubeconfig { path: Some(kubeconfig.clone()), context: None };
+            let client = client::connect(&source, &options).await.map_err(Error::Hub)?;
+            let cluster =
+                cluster.clone().unwrap_or_else(|| cluster_of(client.default_namespace()).to_owned());
+            Ok(Way::ByHand { client, uid: uid.clone(), cluster })
+        }
+        settings::Hub::Joining { server, ca_file, ca_hash, credential } => {
+            let authority = std::fs::read(ca_file)
+                .map_err(|source| Error::HubAuthority { file: ca_file.clone(), source })?;
+            let server = way::server(server, &authority, ca_hash.as_deref()).map_err(Error::HubWay)?;
+            let open: Open = Arc::new(move |user: &User| client::connect_as(&server, user, &options));
+            Ok(Way::Joining { open, credential: credential.clone() })
         }
     }
 }

@@ -19,7 +19,7 @@ pub use arguments::Arguments;
 pub use context::{Caches, Context};
 pub use settings::Settings;
 
-use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use kruise_core::{
     pod::inplace::server_resizes,
@@ -38,7 +38,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::link;
+use crate::link::credential::way;
 use fleet::Fleet;
 use measures::Measures;
 use services::{Listeners, Services};
@@ -64,6 +64,17 @@ pub enum Error {
     /// The hub's kubeconfig cannot be used.
     #[error("--hub-kubeconfig cannot be used")]
     Hub(#[source] client::ConnectError),
+    /// The hub's authority cannot be read.
+    #[error("--hub-ca-file: {} cannot be read", file.display())]
+    HubAuthority {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The hub is not one that can be believed.
+    #[error(transparent)]
+    HubWay(way::Fault),
     /// An address cannot be listened on.
     #[error("--{flag}: could not listen on {address}")]
     Listen {
@@ -109,7 +120,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     let (measures, clock) = (Measures::new(), Clock::system());
     let throttle = Throttle::default();
     let (client, server_version) = connect(&settings, &measures, &clock, &throttle).await?;
-    let fleet = Fleet::prepare(&settings, &measures, &clock).await?;
+    let fleet = Fleet::prepare(&settings, &measures, &clock).await?.map(Arc::new);
     access::compare(&client, &settings.webhook.own_namespace, settings.gates).await;
     let listeners = Listeners::bind(&settings).await?;
     let caches = Caches::new(&clock, &measures.metrics);
@@ -177,7 +188,7 @@ async fn connect(
 async fn act(
     settings: &Settings,
     context: &Context,
-    fleet: Option<&Fleet>,
+    fleet: Option<&Arc<Fleet>>,
     mut handle: webhook::Handle,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
@@ -203,13 +214,17 @@ async fn act(
 
 /// Runs every controller, and the link to the hub if there is one, until `stop` is cancelled. Dropping this ends them where
 /// they are.
-async fn control(context: &Context, fleet: Option<&Fleet>, stop: &CancellationToken) -> Result<(), Error> {
+async fn control(
+    context: &Context,
+    fleet: Option<&Arc<Fleet>>,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
     let mut running = JoinSet::new();
     for controller in controllers::controllers(context) {
         running.spawn(controller.run(stop.clone()));
     }
     if let Some(fleet) = fleet {
-        running.spawn(link::run(fleet.parts(context), stop.clone()));
+        running.spawn(fleet.clone().run(context.clone(), stop.clone()));
     }
     while let Some(ended) = running.join_next().await {
         ended.map_err(|source| Error::Broken { part: "a controller", source })?;

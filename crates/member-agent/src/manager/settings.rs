@@ -1,6 +1,8 @@
 //! What one manager is told: the command line and the environment, read once and checked before anything starts.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+pub mod hub;
+
+use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
 
 use kruise_core::{
     api::{
@@ -19,6 +21,7 @@ use kruise_core::{
 use super::arguments::Arguments;
 use crate::flags::source;
 pub use crate::flags::{Environment, Log};
+pub use hub::{Hub, HubArguments};
 pub use kruise_core::runtime::webhook::settings::{Settings as Webhook, Storage};
 
 /// The Secret of the webhook certificate, unless told otherwise.
@@ -66,17 +69,6 @@ pub struct Lease {
     pub timings: Timings,
 }
 
-/// A hub.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hub {
-    /// The kubeconfig file for it.
-    pub kubeconfig: PathBuf,
-    /// Its UID.
-    pub uid: String,
-    /// The name of this cluster there; by default what its namespace there says.
-    pub cluster: Option<String>,
-}
-
 /// How CloneSets are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloneSet {
@@ -114,6 +106,9 @@ pub enum Error {
     /// An environment variable cannot be read.
     #[error(transparent)]
     Variable(#[from] BadVariable),
+    /// Flags about the hub do not fit together.
+    #[error(transparent)]
+    Hub(#[from] hub::Fault),
 }
 
 impl Settings {
@@ -154,11 +149,7 @@ impl Settings {
             metrics: arguments.metrics_addr.0,
             probes: arguments.health_probe_addr.0,
             namespace: Some(arguments.namespace).filter(|it| !it.is_empty()),
-            hub: arguments.hub_kubeconfig.zip(arguments.hub_uid).map(|(kubeconfig, uid)| Hub {
-                kubeconfig,
-                uid,
-                cluster: arguments.hub_cluster,
-            }),
+            hub: arguments.hub.read()?,
             cloneset: CloneSet {
                 workers: arguments.cloneset_workers,
                 exclude_preparing_delete: arguments.cloneset_scaling_exclude_preparing_delete,

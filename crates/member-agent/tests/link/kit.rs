@@ -22,7 +22,14 @@ use kruise_core::{
     },
 };
 use kube::{Api, Client};
-use member_agent::link::{self, hub::Hub, member::Member, store::Store};
+use member_agent::link::{
+    self,
+    credential::keeper::{self, Joined, Keeper},
+    hub::Hub,
+    member::Member,
+    standing::Standings,
+    store::Store,
+};
 use serde_json::{Value, json};
 use sim::{
     World, fleet,
@@ -30,17 +37,24 @@ use sim::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::door::Door;
+
 pub(crate) const HUB: &str = "hub";
 pub(crate) const MEMBER: &str = "member-1";
 /// This cluster's namespace on the hub.
-const NAMESPACE: &str = "fleet-member-1";
-const OWN: &str = "kruise-system";
+pub(crate) const NAMESPACE: &str = "fleet-member-1";
+pub(crate) const OWN: &str = "kruise-system";
 
 /// The member object.
 pub(crate) const WEB: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/clonesets/web";
 
 /// Runs `test` with a hub and a member of three nodes, whose agent is up.
 pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce(Stage) -> F) {
+    play_with(None, test);
+}
+
+/// The same with a hub at whose `door` the agent has to say who it is, if there is one.
+pub(crate) fn play_with<F: Future<Output = ()>>(door: Option<Arc<Door>>, test: impl FnOnce(Stage) -> F) {
     let crds = api::crds().into_iter().map(|it| json!(it));
     let fleet = crds.fold(fleet().hub().members(1).nodes(3), |it, crd| it.define(crd));
     fleet.run(async |world| {
@@ -53,13 +67,13 @@ pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce(Stage) -> F) {
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": link::LEASE}});
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
         world.write(HUB, Method::POST, &leases, &lease).unwrap();
-        let agent = world.process("agent", agent);
+        let agent = world.process("agent", move |it| agent(it, door.clone()));
         test(Stage { world, agent }).await;
     });
 }
 
 /// One life of an agent: the CloneSet controller and the link.
-async fn agent(process: ProcessContext) {
+async fn agent(process: ProcessContext, door: Option<Arc<Door>>) {
     let clock = Clock::following(process.world().now());
     let (metrics, stop) = (Metrics::default(), CancellationToken::new());
     // With the deadlines of real clients: a hub that is cut off must not hold a request for ever.
@@ -69,7 +83,6 @@ async fn agent(process: ProcessContext) {
         throttle: Throttle::default(),
         clock: clock.clone(),
     };
-    let hub = client::over(process.world().service("agent", HUB), &options);
     let client = process.client(MEMBER);
     let caches = cloneset::Caches {
         clonesets: cache("clonesets", &clock),
@@ -101,7 +114,8 @@ async fn agent(process: ProcessContext) {
         options: cloneset::plan::Options::of(&Gates::defaults(), false, true),
         opened: Arc::default(),
     };
-    let parts = link::Parts {
+    let recorder = sink.recorder(link::NAME);
+    let begin = |hub: Hub| link::Parts {
         settings: link::Settings {
             hub_uid: "the-hub".into(),
             cluster: MEMBER.into(),
@@ -109,7 +123,7 @@ async fn agent(process: ProcessContext) {
             lease: Duration::from_secs(15),
             longest_write: Duration::from_secs(30),
         },
-        hub: Hub::new(hub, NAMESPACE, &clock, &metrics),
+        hub,
         member: Member {
             client: client.clone(),
             clonesets: caches.clonesets.clone(),
@@ -118,10 +132,36 @@ async fn agent(process: ProcessContext) {
             jobs: caches.jobs.clone(),
         },
         store: Store::new(client.clone(), OWN),
-        events: sink.recorder(link::NAME),
+        events: recorder.clone(),
         gates: Gates::defaults(),
         chance: Seed::from_number(process.incarnation),
         controller: settings(link::NAME),
+    };
+    let linking = async {
+        match door {
+            None => {
+                let hub = client::over(process.world().service("agent", HUB), &options);
+                link::run(begin(Hub::new(hub, NAMESPACE, &clock, &metrics)), stop.clone()).await;
+            }
+            Some(door) => {
+                let standings = Standings::default();
+                let keeper = Keeper::new(keeper::Parts {
+                    settings: door.settings.clone(),
+                    open: door.opener(&process, &options),
+                    member: client.clone(),
+                    namespace: OWN.into(),
+                    standings: standings.clone(),
+                    events: recorder.clone(),
+                    clock: clock.clone(),
+                    chance: Seed::from_number(process.incarnation),
+                });
+                let begin = |joined: Joined| {
+                    let hub = Hub::new(joined.hub, &joined.membership.namespace, &clock, &metrics);
+                    begin(hub.telling(standings))
+                };
+                link::join(keeper, begin, stop.clone()).await;
+            }
+        }
     };
     tokio::join!(
         feed(&caches.clonesets, &client, &stop),
@@ -132,7 +172,7 @@ async fn agent(process: ProcessContext) {
         feed(&caches.jobs, &client, &stop),
         sink.run(stop.clone()),
         cloneset::controller(context, settings(cloneset::NAME)).run(stop.clone()),
-        link::run(parts, stop.clone()),
+        linking,
     );
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod door;
+mod joining;
 mod kit;
 mod offline;
 mod plans;

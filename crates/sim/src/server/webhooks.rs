@@ -166,12 +166,12 @@ fn selects(selector: &Value, labels: &Value) -> bool {
     let wanted = selector["matchLabels"].as_object().into_iter().flatten();
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
     wanted.into_iter().all(|(key, value)| labels[key] == *value)
-        && expressions.into_iter().filter_map(requirement).all(|it| it.holds(labels[&it.key].as_str()))
+        && expressions.filter_map(requirement).all(|it| it.holds(labels[&it.key].as_str()))
 }
 
 fn requirement(expression: &Value) -> Option<Requirement> {
     let values = expression["values"].as_array().into_iter().flatten();
-    let values = values.into_iter().filter_map(|it| it.as_str().map(str::to_owned)).collect();
+    let values = values.filter_map(|it| it.as_str().map(str::to_owned)).collect();
     let test = match expression["operator"].as_str()? {
         "In" => Test::In(values),
         "NotIn" => Test::NotIn(values),

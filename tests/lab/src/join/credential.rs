@@ -9,7 +9,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 
 use crate::progress::now;
@@ -21,7 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Credential {
     pub(super) certificate: String,
     pub(super) key: String,
-    pub(super) public_key: String,
 }
 
 /// Asks for a certificate for `user`, approves that, and waits until it is signed.
@@ -47,16 +46,7 @@ pub(super) async fn request(hub: &Client, user: &str) -> Result<Credential> {
     }]}});
     requests.patch_approval(&name, &PatchParams::default(), &Patch::Strategic(approval)).await?;
     let certificate = signed(&requests, &name).await?;
-    Ok(Credential {
-        certificate: base64(&certificate)?,
-        key: base64(key.serialize_pem().as_bytes())?,
-        public_key: base64(&key.subject_public_key_info())?,
-    })
-}
-
-/// The public key of a credential that nobody signs.
-pub(super) fn public_key() -> Result<String> {
-    base64(&KeyPair::generate()?.subject_public_key_info())
+    Ok(Credential { certificate: base64(&certificate)?, key: base64(key.serialize_pem().as_bytes())? })
 }
 
 async fn signed(requests: &Api<CertificateSigningRequest>, name: &str) -> Result<Vec<u8>> {

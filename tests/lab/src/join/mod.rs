@@ -22,6 +22,9 @@ use credential::Credential;
 /// Under whose name objects are made.
 const MANAGER: &str = "lab-join";
 
+/// Nothing is pinned: the certificate is for the user that has only the cluster's name, and is renewed by hand.
+const NO_KEY: &str = "";
+
 /// A cluster that joins.
 #[derive(Debug, Clone, Copy)]
 pub struct Newcomer<'a> {
@@ -49,9 +52,9 @@ pub async fn join(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined> {
     let Newcomer { name, kubeconfig, server } = newcomer;
     let (admin, client) = (Kubeconfig::read_from(hub)?, control_plane::client(hub).await?);
     let cluster_uid = uid(&control_plane::client(kubeconfig).await?).await?;
-    let Credential { certificate, key, public_key } =
-        credential::request(&client, &access::user(name)).await?;
-    accept(&client, name, &cluster_uid, &public_key).await?;
+    let credential = credential::request(&client, &access::user(name, NO_KEY)).await?;
+    let Credential { certificate, key } = credential;
+    accept(&client, name, &cluster_uid).await?;
     let user = json!({"client-certificate-data": certificate, "client-key-data": key});
     let of_agent = of_agent(&admin, &hub::names::cluster_namespace(name), &user, server)?;
     Ok(Joined { kubeconfig: of_agent, hub_uid: uid(&client).await? })
@@ -63,7 +66,7 @@ pub async fn join_simulated(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined
     let Newcomer { name, kubeconfig, server } = newcomer;
     let (admin, client) = (Kubeconfig::read_from(hub)?, control_plane::client(hub).await?);
     let cluster_uid = uid(&control_plane::client(kubeconfig).await?).await?;
-    accept(&client, name, &cluster_uid, &credential::public_key()?).await?;
+    accept(&client, name, &cluster_uid).await?;
     let known = admin.auth_infos.first().context("a kubeconfig names a user")?;
     let user = serde_json::to_value(&known.auth_info)?;
     let of_agent = of_agent(&admin, &hub::names::cluster_namespace(name), &user, server)?;
@@ -71,18 +74,18 @@ pub async fn join_simulated(hub: &Path, newcomer: Newcomer<'_>) -> Result<Joined
 }
 
 /// Makes a cluster a member.
-async fn accept(hub: &Client, name: &str, cluster_uid: &str, public_key: &str) -> Result<()> {
+async fn accept(hub: &Client, name: &str, cluster_uid: &str) -> Result<()> {
     grant(hub, name).await?;
     let member = json!({
         "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": name},
-        "spec": {"clusterUid": cluster_uid, "publicKey": public_key, "accepted": true},
+        "spec": {"clusterUid": cluster_uid, "publicKey": NO_KEY, "accepted": true},
     });
     apply(hub, &member).await
 }
 
 /// Makes everything that a cluster has on the hub besides its MemberCluster; what is there already stays.
 pub async fn grant(hub: &Client, name: &str) -> Result<()> {
-    for object in access::granted(name) {
+    for object in access::granted(name, &access::user(name, NO_KEY)) {
         apply(hub, &object).await?;
     }
     Ok(())

@@ -28,15 +28,22 @@ pub(crate) const MEMBER_FULL: &[&str] = &[
     "daemon.credentialProvider.enable=true,daemon.credentialProvider.hostPath=/opt/plugins",
     "daemon.credentialProvider.awsCredentialsDir=/root/.aws,daemon.extraArgs={--context=node}",
     "daemon.extraEnvs[0].name=HTTPS_PROXY,daemon.extraEnvs[0].value=proxy",
-    "hub.enabled=true,hub.kubeconfigSecret=fleet,hub.uid=2f8f,hub.cluster=eu-1",
+    "hub.enabled=true,hub.kubeconfigSecret=fleet,hub.uid=2f8f,hub.clusterName=eu-1",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=a",
     "serviceAccount.annotations.owner=b,externalCerts.annotations.issuer=c,imagePullSecrets[0].name=d",
+];
+
+/// Values of a cluster that joins by itself.
+pub(crate) const MEMBER_JOINS: &[&str] = &[
+    "hub.enabled=true,hub.server=https://hub:6443,hub.clusterName=eu-1,hub.caHash=sha256:00,hub.tokenSecretName=other",
+    "hub.labels.env=prod,hub.region=eu,hub.zone=eu-a,hub.provider=own",
 ];
 
 /// The same for the hub.
 pub(crate) const HUB_FULL: &[&str] = &[
     "hub.image.repository=mirror.example/kruise-hub,hub.image.tag=1.2.3,hub.replicas=3",
     "hub.webhook.port=9443,hub.dedicatedApi=true,hub.loggingFormat=,hub.priorityClassName=system-cluster-critical",
+    "hub.autoApprove[0]=eu-*\\,env=prod,hub.autoApprove[1]=us-1",
     "hub.nodeSelector.disk=ssd,hub.extraArgs={--leader-election-lease-duration=30s}",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=a",
     "serviceAccount.annotations.owner=b,imagePullSecrets[0].name=d",

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::chart::{Chart, HUB, HUB_FULL, MEMBER, MEMBER_FULL};
+use crate::chart::{Chart, HUB, HUB_FULL, MEMBER, MEMBER_FULL, MEMBER_JOINS};
 
-const ALL: [(Chart, &[&str]); 4] = [(MEMBER, &[]), (MEMBER, MEMBER_FULL), (HUB, &[]), (HUB, HUB_FULL)];
+const ALL: [(Chart, &[&str]); 5] =
+    [(MEMBER, &[]), (MEMBER, MEMBER_FULL), (MEMBER, MEMBER_JOINS), (HUB, &[]), (HUB, HUB_FULL)];
 
 pub(crate) fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     let is_it = |it: &&Value| it["kind"] == kind && it["metadata"]["name"] == name;
@@ -164,6 +165,8 @@ fn g_03_the_gates_of_our_install_are_on_unless_turned_off() -> Result<()> {
 fn values_that_cannot_work_are_named() {
     let complaint = MEMBER.complaint(&["hub.enabled=true,hub.kubeconfigSecret=a"]);
     assert!(complaint.contains("hub.uid is needed with hub.enabled"), "{complaint}");
+    let complaint = MEMBER.complaint(&["hub.enabled=true,hub.server=https://hub:6443"]);
+    assert!(complaint.contains("hub.clusterName is needed with hub.server"), "{complaint}");
     let complaint = MEMBER.complaint(&["webhookConfiguration.failurePolicy.pods=Maybe"]);
     assert!(complaint.contains("it must be Fail or Ignore"), "{complaint}");
 }

@@ -145,7 +145,7 @@ fn with_user(cluster: &Cluster, user: &Value) -> Result<Temporary> {
 }
 
 /// A file that nobody else reads.
-fn private(name: &str, text: &str) -> Result<Temporary> {
+pub(crate) fn private(name: &str, text: &str) -> Result<Temporary> {
     let file = Temporary(std::env::temp_dir().join(name));
     let _ = std::fs::remove_file(&file.0);
     let mut options = std::fs::OpenOptions::new();

@@ -5,3 +5,6 @@
 mod bad_input;
 mod doors;
 mod kit;
+mod members;
+mod reach;
+mod wire;

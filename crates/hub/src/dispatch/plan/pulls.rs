@@ -175,6 +175,11 @@ impl Pulls {
         self.slots(cluster).map_or(0, |it| it.slots.grant)
     }
 
+    /// Whether nothing is begun any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_late || self.completed.is_some()
+    }
+
     /// Downloads that it may be running.
     pub(super) fn exposure(&self, cluster: &ClusterName) -> u32 {
         self.slots(cluster).map_or(0, |it| it.slots.exposure)
@@ -296,9 +301,20 @@ fn clusters(
         // How many nodes there are to serve is known when the cluster has looked: until then it has no slots.
         let nodes = status(observed, &row.cluster).and_then(|it| it.counts.desired).unwrap_or_default();
         let nodes = if state == State::Excluded { 0 } else { nodes.min(MOST_NODES) };
-        SlotCluster { rank: it.candidate.rank, reach: reach(state, row.seq > 0, is_late), nodes }
+        let reach = if is_member(observed, &row.cluster) {
+            reach(state, row.seq > 0, is_late)
+        } else {
+            // What is not in the fleet any more has no part in its numbers; nobody would ever hear of its end.
+            SlotReach::Lost
+        };
+        SlotCluster { rank: it.candidate.rank, reach, nodes }
     };
     prepared.clusters.iter().zip(rows).map(cluster).collect()
+}
+
+/// Whether a cluster is in the fleet.
+fn is_member(observed: &Observed<'_>, cluster: &ClusterName) -> bool {
+    find(observed, cluster).is_some_and(|it| it.is_member)
 }
 
 /// What can be done with a cluster's slots.
@@ -333,7 +349,8 @@ fn copies(
 ) -> Vec<(ClusterName, Copy)> {
     let mut copies = Vec::new();
     for (row, cluster) in rows.iter().zip(&prepared.clusters) {
-        let is_selected = !matches!(selection(prepared, &row.cluster), None | Some(Selection::Not(_)));
+        let is_selected = is_member(observed, &row.cluster)
+            && !matches!(selection(prepared, &row.cluster), None | Some(Selection::Not(_)));
         let state = cluster.candidate.state;
         if !is_selected {
             continue;

@@ -166,6 +166,8 @@ impl Draft<'_> {
             && !matches!(selection(&self.prepared, &row.cluster), None | Some(Selection::Not(_)));
         let (granted, exposure, has_none) = match &self.pulls {
             None => (row.share.replicas, row.replicas.exposure, row.report.is_some_and(|it| it.pods == 0)),
+            // Slots of a job that is over are of no use to anybody.
+            Some(it) if it.is_over() => (0, it.exposure(&row.cluster), it.is_idle(&row.cluster)),
             Some(it) => (it.granted(&row.cluster), it.exposure(&row.cluster), it.is_idle(&row.cluster)),
         };
         if is_selected || granted > 0 || row.share.seq == 0 {

@@ -21,7 +21,12 @@ fn spec() -> JoinRequestSpec {
 }
 
 fn known(name: &str, uid: &str, key: &str) -> Known {
-    Known { name: name.to_owned(), cluster_uid: uid.to_owned(), public_key: key.to_owned() }
+    Known {
+        name: name.to_owned(),
+        cluster_uid: uid.to_owned(),
+        public_key: key.to_owned(),
+        is_accepted: true,
+    }
 }
 
 struct Case {
@@ -138,6 +143,28 @@ fn join_2_the_same_cluster_with_the_same_key_may_join_again() {
     assert_eq!(case.outcome().0, JoinDecision::Approved);
     let by_hand = Case { rules: Vec::new(), ..case };
     assert_eq!(by_hand.outcome().0, JoinDecision::Pending);
+}
+
+#[test]
+fn join_5_a_revoked_cluster_does_not_come_back_by_asking() {
+    let members = vec![Known { is_accepted: false, ..known("eu-1", "uid-1", "key-1") }];
+    let case = Case { members, by_hand: Some(ByHand::Approve), ..Case::good() };
+    assert_eq!(case.outcome(), (JoinDecision::Denied, "Revoked"));
+}
+
+#[test]
+fn rules_are_read_as_they_are_written() {
+    let rule: AutoApprove = "eu-*,env=prod,tier=".parse().unwrap();
+    let labels = [("env", "prod"), ("tier", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(rule, AutoApprove { names: "eu-*".to_owned(), labels: labels.to_vec() });
+    for (wrong, words) in [
+        ("", "no pattern"),
+        (",env=prod", "no pattern"),
+        ("env=prod", "no pattern"),
+        ("eu-*,env", "no label"),
+    ] {
+        assert!(wrong.parse::<AutoApprove>().unwrap_err().contains(words), "{wrong}");
+    }
 }
 
 #[test]

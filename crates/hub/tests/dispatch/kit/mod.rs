@@ -13,12 +13,12 @@ use std::{
 };
 
 use http::Method;
+use hub::members::access;
 use kruise_core::{
     admission::{Version, cloneset::default},
     api,
     runtime::{gates::Gates, webhook::Operation},
 };
-use member_agent::link;
 use serde_json::{Value, json};
 use sim::{World, fleet, world::Process};
 
@@ -163,18 +163,20 @@ fn namespace(world: &World, cluster: &str, name: &str) {
 
 /// What is there after a cluster has joined.
 fn join(world: &World, member: &str) {
-    let own = format!("fleet-{member}");
-    namespace(world, HUB, &own);
     namespace(world, member, OWN);
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": link::LEASE, "labels": {"fleet.kruise.io/cluster": member}},
-    });
-    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{own}/leases");
-    world.write(HUB, Method::POST, &leases, &lease).unwrap();
+    for object in access::granted(member, &access::user(member, "")) {
+        let (kind, metadata) = (object["kind"].as_str().unwrap(), &object["metadata"]);
+        let group = match object["apiVersion"].as_str().unwrap() {
+            "v1" => "/api/v1".to_owned(),
+            version => format!("/apis/{version}"),
+        };
+        let place = metadata["namespace"].as_str().map_or_else(String::new, |it| format!("/namespaces/{it}"));
+        let path = format!("{group}{place}/{}s", kind.to_lowercase());
+        world.write(HUB, Method::POST, &path, &object).unwrap();
+    }
     let cluster = json!({
         "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": member},
-        "spec": {"clusterUid": format!("uid-of-{member}"), "publicKey": "k", "accepted": true},
+        "spec": {"clusterUid": format!("uid-of-{member}"), "publicKey": "", "accepted": true},
     });
     world.write(HUB, Method::POST, &format!("{FLEET}/memberclusters"), &cluster).unwrap();
 }

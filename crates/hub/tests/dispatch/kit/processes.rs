@@ -48,6 +48,7 @@ pub(super) async fn hub(process: ProcessContext) {
         events: sink.recorder("kruise-hub"),
         measures,
         clock,
+        rules: Vec::new(),
     };
     let stop = CancellationToken::new();
     let (ended, ()) = tokio::join!(control::run(parts, stop.clone()), sink.run(stop));

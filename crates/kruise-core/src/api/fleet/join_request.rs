@@ -90,6 +90,14 @@ pub struct JoinRequestStatus {
     /// The cluster's own namespace on the hub.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
+    /// UID of the hub's `kube-system` namespace, by which agents know the hub again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub hub_uid: String,
+    /// The agent's client certificate for the hub, PEM. It is public: only the agent has its key.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 16384))]
+    pub certificate: String,
     /// The agent's credential, encrypted to its public key, where the hub cannot sign client certificates.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sealed_credential: String,

@@ -36,7 +36,7 @@ pub const BOOTSTRAP: &str = "fleet.kruise.io/bootstrap";
 pub const REBALANCE: &str = "fleet.kruise.io/rebalance";
 /// Annotation on MemberClusters: what is done with their objects when they are deleted, `Orphan` or `Force`.
 pub const LEAVE: &str = "fleet.kruise.io/leave";
-/// Label on everything the hub makes: the cluster it is for.
+/// Label on everything the hub makes: the cluster it is for, cut where it is too long. On bindings also an annotation, in full.
 pub const CLUSTER: &str = "fleet.kruise.io/cluster";
 
 /// Namespace of bindings and releases of cluster-scoped objects.
@@ -114,6 +114,14 @@ pub mod reasons {
     pub const APPROVED_BY_HAND: &str = "ApprovedByHand";
     /// An administrator denied it.
     pub const DENIED_BY_HAND: &str = "DeniedByHand";
+    /// The request cannot be read: its key is no key, or its labels are none that a MemberCluster can have.
+    pub const INVALID_REQUEST: &str = "InvalidRequest";
+    /// The CertificateSigningRequest that the request names is not there yet.
+    pub const SIGNING_REQUEST_MISSING: &str = "SigningRequestMissing";
+    /// The CertificateSigningRequest that the request names is none that the hub would approve.
+    pub const SIGNING_REFUSED: &str = "SigningRefused";
+    /// The cluster is a member that is not accepted any more.
+    pub const REVOKED: &str = "Revoked";
     /// The fleet has as many clusters as it may have.
     pub const TOO_MANY_CLUSTERS: &str = "TooManyClusters";
     /// The name belongs to another cluster, or the key is not the pinned one.
@@ -170,4 +178,8 @@ pub mod events {
     pub const IDENTITY_MISMATCH: &str = "IdentityMismatch";
     /// A bootstrap token was refused.
     pub const TOKEN_REJECTED: &str = "TokenRejected";
+    /// A cluster has lost its rights on the hub.
+    pub const REVOKED: &str = "Revoked";
+    /// A CertificateSigningRequest was refused.
+    pub const SIGNING_REFUSED: &str = "SigningRefused";
 }

@@ -47,7 +47,8 @@ pub struct MemberClusterSpec {
         {"rule": "self == oldSelf", "message": "the identity of a cluster never changes"}
     ]))]
     pub cluster_uid: String,
-    /// The agent's public key, pinned when the cluster joined.
+    /// The agent's public key, pinned when the cluster joined: SubjectPublicKeyInfo, DER in base64. Empty for a cluster that
+    /// joined by hand with a certificate for the user `fleet:agent:<cluster>`.
     pub public_key: String,
     /// Whether the cluster may take part. Taking it back removes the agent's rights; what runs there goes on.
     #[serde(default)]
@@ -158,6 +159,10 @@ pub struct MemberClusterStatus {
     /// Ready pods of those objects.
     #[serde(default)]
     pub ready_pods: u32,
+    /// The agent's last renewed client certificate for the hub, PEM. It is public: only the agent has its key.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 16384))]
+    pub certificate: String,
     /// When the agent's present credential expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_expires_at: Option<Time>,

@@ -149,3 +149,27 @@ async fn a_kubeconfig_is_read_by_context_and_hardened() {
     assert!(matches!(load(&source("x")).await, Err(ConnectError::Kubeconfig(_))));
     assert!(matches!(harden(config, "a\nb"), Err(ConnectError::UserAgent(_))));
 }
+
+#[tokio::test]
+async fn join_4_a_client_changes_who_it_asks_as_under_those_who_hold_it() {
+    let (old, new) = (refusing(&options(), 401), refusing(&options(), 403));
+    let swap = Swap::new(old.0.into_client());
+    let api: Api<ConfigMap> = Api::namespaced(swap.client("fleet-eu-1"), "fleet-eu-1");
+    assert_eq!(call("get", api.get("a")).await.unwrap_err().code(), Some(401));
+    swap.set(new.0.into_client());
+    assert_eq!(call("get", api.get("a")).await.unwrap_err().code(), Some(403));
+    assert_eq!((old.1.load(Ordering::SeqCst), new.1.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!(swap.client("fleet-eu-1").default_namespace(), "fleet-eu-1");
+}
+
+#[tokio::test]
+async fn sec_3_who_asks_is_not_shown_and_nonsense_is_no_client() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let user = User::Token("abcdef.0123456789abcdef".to_owned());
+    assert_eq!(format!("{user:?}"), "Token");
+    let server = Server { url: "https://127.0.0.1:1".parse().unwrap(), authority: Vec::new() };
+    connect_as(&server, &user, &options()).unwrap();
+    let nonsense = User::Certificate { chain: "none".to_owned(), key: "none".to_owned() };
+    assert_eq!(format!("{nonsense:?}"), "Certificate");
+    assert!(matches!(connect_as(&server, &nonsense, &options()), Err(ConnectError::Build(_))));
+}

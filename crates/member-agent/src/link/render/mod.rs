@@ -5,7 +5,7 @@
 
 mod cloneset;
 mod overrides;
-mod pull_job;
+pub(super) mod pull_job;
 
 use std::collections::BTreeSet;
 

@@ -9,6 +9,21 @@ const NOWHERE: &str = "none.fleet.kruise.io";
 /// Seconds of one attempt where the job does not say.
 const TIMEOUT: u64 = 600;
 
+/// Leaves a copy that has begun the time that it was given. A plan that comes late counts from when it was written, and the copy
+/// from when it began: it would count the same seconds twice, and would be over while its nodes still download.
+pub(in crate::link) fn keep_time(body: &mut Value, member: &Value) {
+    const DEADLINE: &str = "/spec/completionPolicy/activeDeadlineSeconds";
+    if member.pointer("/status/startTime").is_none_or(Value::is_null) {
+        return;
+    }
+    let Some(given) = member.pointer(DEADLINE).and_then(Value::as_u64) else { return };
+    match body.pointer_mut(DEADLINE) {
+        // One second is what is left when there is none (IPJ-3).
+        Some(told) if told.as_u64().is_some_and(|it| it > 1 && it < given) => *told = given.into(),
+        _ => {}
+    }
+}
+
 /// Writes one cluster's share into `spec`.
 pub(super) fn write(spec: &mut Map<String, Value>, slice: &PullSlice) {
     let PullSlice { parallelism, active_deadline_seconds, nodes } = slice;

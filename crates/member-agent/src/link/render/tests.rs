@@ -285,3 +285,19 @@ proptest! {
         prop_assert_eq!(rendered(&body("ReCreate"), &plan, &["web-a"]).unwrap(), once);
     }
 }
+
+#[test]
+fn ipj_3_a_copy_that_has_begun_keeps_the_time_that_it_was_given() {
+    let told = |seconds: u64| json!({"spec": {"completionPolicy": {"activeDeadlineSeconds": seconds}}});
+    let mut begun = told(600);
+    begun["status"] = json!({"startTime": "2026-11-17T08:00:00Z"});
+    let kept = |new: u64, member: &Value| {
+        let mut body = told(new);
+        pull_job::keep_time(&mut body, member);
+        body["spec"]["completionPolicy"]["activeDeadlineSeconds"].as_u64().unwrap()
+    };
+    assert_eq!(kept(540, &begun), 600, "the same seconds do not count twice");
+    assert_eq!(kept(900, &begun), 900, "more time is taken");
+    assert_eq!(kept(1, &begun), 1, "no time at all ends it");
+    assert_eq!(kept(540, &told(600)), 540, "one that has not begun counts from now");
+}

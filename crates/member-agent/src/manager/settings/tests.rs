@@ -4,6 +4,7 @@ use clap::Parser;
 use kruise_core::runtime::webhook::{Host, certs};
 
 use super::*;
+use crate::link::credential;
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -25,9 +26,72 @@ fn settings(flags: &[&str], variables: &[(&str, &str)]) -> Result<Settings, Erro
 #[test]
 fn a_hub_is_told_by_its_kubeconfig_and_its_uid_or_not_at_all() {
     let it = settings(&["--hub-kubeconfig=/hub", "--hub-uid=u"], &[]).unwrap();
-    assert_eq!(it.hub, Some(Hub { kubeconfig: "/hub".into(), uid: "u".into(), cluster: None }));
-    assert!(parse(&["--hub-kubeconfig=/hub"]).is_err() && parse(&["--hub-uid=u"]).is_err());
+    assert_eq!(it.hub, Some(Hub::ByHand { kubeconfig: "/hub".into(), uid: "u".into(), cluster: None }));
     assert_eq!(settings(&[], &[]).unwrap().hub, None);
+}
+
+#[test]
+fn join_2_a_cluster_that_joins_by_itself_says_what_it_wants() {
+    let it = settings(
+        &[
+            "--hub-server=https://hub:6443",
+            "--hub-ca-file=/ca",
+            "--hub-ca-hash=sha256:ab",
+            "--hub-token-file=/token",
+            "--hub-cluster=eu-1",
+            "--hub-label=env=prod",
+            "--hub-label=tier=",
+            "--hub-region=eu",
+            "--hub-renew-after=5s",
+        ],
+        &[],
+    );
+    let labels = [("env", "prod"), ("tier", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let expected = Hub::Joining {
+        server: "https://hub:6443".into(),
+        ca_file: "/ca".into(),
+        ca_hash: Some("sha256:ab".into()),
+        credential: credential::Settings {
+            wish: credential::Wish {
+                cluster: "eu-1".into(),
+                labels: labels.into(),
+                region: Some("eu".into()),
+                zone: None,
+                provider: None,
+            },
+            token: Some("/token".into()),
+            renew_after: Some(Duration::from_secs(5)),
+        },
+    };
+    assert_eq!(it.unwrap().hub, Some(expected));
+}
+
+#[test]
+fn flags_about_a_hub_that_do_not_fit_are_named_with_what_helps() {
+    let joining = ["--hub-server=https://hub", "--hub-ca-file=/ca", "--hub-cluster=eu-1"];
+    for (flags, words) in [
+        (
+            vec!["--hub-kubeconfig=/hub", "--hub-uid=u", "--hub-server=https://hub"],
+            "--hub-server and --hub-kubeconfig exclude",
+        ),
+        (
+            vec!["--hub-kubeconfig=/hub", "--hub-uid=u", "--hub-token-file=/t"],
+            "--hub-token-file and --hub-kubeconfig exclude",
+        ),
+        (vec!["--hub-kubeconfig=/hub"], "--hub-kubeconfig needs --hub-uid"),
+        (vec!["--hub-uid=u"], "--hub-uid needs --hub-kubeconfig"),
+        (vec!["--hub-cluster=eu-1"], "--hub-cluster needs --hub-server"),
+        (vec!["--hub-token-file=/t"], "--hub-token-file needs --hub-server"),
+        (joining[..1].to_vec(), "--hub-server needs --hub-ca-file"),
+        (joining[..2].to_vec(), "--hub-server needs --hub-cluster"),
+        ([&joining[..], &["--hub-uid=u"]].concat(), "--hub-uid needs --hub-kubeconfig"),
+        ([&joining[..2], &["--hub-cluster=EU"]].concat(), "--hub-cluster is \"EU\""),
+        ([&joining[..], &["--hub-label=env"]].concat(), "--hub-label is \"env\""),
+    ] {
+        let fault = settings(&flags, &[]).unwrap_err().to_string();
+        assert!(fault.starts_with(words), "{flags:?}: {fault}");
+    }
+    assert!(parse(&["--hub-renew-after=5"]).unwrap_err().contains("--hub-renew-after"));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) fn dispatch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let resource = call.resource.clone();
     match call.request.path.subresource.as_str() {
         "status" if resource.traits.status => status(call),
+        // What may be written there is of the status; who may write it is not simulated.
+        "approval" if resource.plural == "certificatesigningrequests" => status(call),
         "scale" if resource.scale.is_some() => scale::scale(call),
         "binding" if resource.is_core("pods") => pod::bind(call),
         "eviction" if resource.is_core("pods") => evict::evict(call),

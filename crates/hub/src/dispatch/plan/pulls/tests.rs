@@ -272,6 +272,29 @@ fn ipj_1_an_offline_cluster_holds_its_slots_until_it_is_lost_or_time_is_over() {
 }
 
 #[test]
+fn ipj_1_and_ipj_4_a_cluster_that_has_left_the_fleet_holds_nobody_up() {
+    let mut world = World::looked(1);
+    world.round();
+    let holder = world.granted()[0];
+    let place = world.clusters.iter().position(|it| it.facts.name == holder).unwrap();
+    let cluster = &mut world.clusters[place];
+    (cluster.is_member, cluster.planning) = (false, State::Offline);
+    for name in ["a", "b", "c"].into_iter().filter(|it| *it != holder) {
+        world.round();
+        world.report(name, 3, 0, 3);
+    }
+    for _ in 0..4 {
+        world.round();
+        for name in ["a", "b", "c"].into_iter().filter(|it| *it != holder) {
+            world.report(name, 3, 0, 3);
+        }
+    }
+    let status = world.plan().standing.object;
+    assert!(status["completionTime"].is_string(), "{status}");
+    assert_eq!(status["succeeded"], 6);
+}
+
+#[test]
 fn ipj_2_a_job_goes_only_when_its_end_is_stored_and_its_copies_with_it() {
     let mut world = World::looked(9);
     world.object["spec"]["completionPolicy"]["ttlSecondsAfterFinished"] = json!(60);

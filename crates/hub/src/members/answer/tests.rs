@@ -1,0 +1,5 @@
+mod access;
+mod answering;
+mod kit;
+mod renewing;
+mod signing;
