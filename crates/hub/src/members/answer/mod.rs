@@ -265,15 +265,15 @@ impl Reconcile for Answerer {
         let cluster = &*key.name;
         for _ in 0..STEPS {
             let mut seen = self.observe(cluster, Source::Cache).await?;
+            let mut plan = plan::plan(&seen.observed(cluster, self));
+            if plan.is_for_good() {
+                seen = self.observe(cluster, Source::Server).await?;
+                plan = plan::plan(&seen.observed(cluster, self));
+            }
             if let Some(fault) = seen.unreadable_member() {
                 // One that cannot be read is not one that is gone: its rights stay as they are (JOIN-6).
                 warn!(cluster, fault, "a MemberCluster cannot be read; nothing is decided about its name");
                 return Ok(Next::After(UNREADABLE));
-            }
-            let mut plan = plan::plan(&seen.observed(cluster, self));
-            if plan.denies() {
-                seen = self.observe(cluster, Source::Server).await?;
-                plan = plan::plan(&seen.observed(cluster, self));
             }
             if plan.actions.is_empty() {
                 return Ok(plan.look_again_in.map_or(Next::Change, Next::After));

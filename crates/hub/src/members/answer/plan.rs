@@ -145,9 +145,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether somebody is turned away for good, which must not be done by what was known a moment ago.
-    pub fn denies(&self) -> bool {
-        self.actions.contains(&Action::Count(JoinDecision::Denied))
+    /// Whether somebody is turned away or let in for good, which must not be done by what was known a moment ago.
+    pub fn is_for_good(&self) -> bool {
+        let is_final = |it: &Action| {
+            matches!(it, Action::Count(JoinDecision::Denied | JoinDecision::Approved) | Action::Join(_))
+        };
+        self.actions.iter().any(is_final)
     }
 }
 
