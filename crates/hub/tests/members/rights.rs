@@ -80,3 +80,20 @@ fn a_hub_that_restarts_at_rest_writes_nothing() {
         assert_eq!((stage.hub.starts(), stage.hub.writes()), (2, writes));
     });
 }
+
+#[test]
+fn join_6_a_member_that_cannot_be_read_keeps_its_rights() {
+    play(&["*"], async |stage| {
+        stage.token("abcdef", "*", 1, 3_600);
+        let cluster = Cluster::new("eu-1", "uid-1");
+        stage.ask(&cluster, "abcdef");
+        stage.joined(&cluster).await;
+        // An agent may write its own status; more than the hub can count passes the schema.
+        stage.change("memberclusters/eu-1/status", &json!({"status": {"readyPods": 5_000_000_000_u64}}));
+        let stored = stage.member("eu-1").unwrap()["status"]["readyPods"].clone();
+        assert_eq!(stored, json!(5_000_000_000_u64), "it is stored");
+        stage.forget("joinrequests/eu-1");
+        stage.pass(120).await;
+        assert_eq!(stage.bound("eu-1"), vec![cluster.user(); 3]);
+    });
+}
