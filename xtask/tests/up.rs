@@ -153,7 +153,7 @@ async fn a_fleet_of_simulated_clusters_splits_scales_refuses_and_ends_with_ctrl_
     let policies = of_kind(&hub, "fleet.kruise.io", "v1alpha1", "PlacementPolicy");
     let wrong: Value = json!({
         "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "PlacementPolicy", "metadata": {"name": "wrong"},
-        "spec": {"targets": [{"kind": "CloneSet"}]},
+        "spec": {"targets": [{"kind": "CloneSet", "name": "web"}], "spread": [{"topologyKey": "moon"}]},
     });
     let refused = policies.create(&PostParams::default(), &serde_json::from_value(wrong)?).await;
     let refused = refused.map(|it| it.data).unwrap_err().to_string();

@@ -7,13 +7,14 @@
 use std::{
     cmp::Ordering,
     collections::BinaryHeap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
 use tokio::sync::Notify;
 
-use crate::world::{Member, Shared};
+use crate::world::{Member, Shared, said};
 
 type Job = Box<dyn FnOnce(&Arc<Shared>) + Send>;
 
@@ -80,9 +81,15 @@ pub(crate) async fn drive(agenda: Arc<Agenda>, world: Weak<Shared>) {
             let mut worked = 0_u32;
             while let Some(entry) = agenda.pop(world.clock.elapsed()) {
                 let Entry { member, job, .. } = entry;
-                job(&world);
-                if let Some(member) = member {
-                    world.settle(&member);
+                // A job that panics must not end the driver: everybody would wait for ever, and nobody would say why.
+                let done = catch_unwind(AssertUnwindSafe(|| {
+                    job(&world);
+                    if let Some(member) = &member {
+                        world.settle(member);
+                    }
+                }));
+                if let Err(panic) = done {
+                    world.fail(format!("an entry of the agenda panicked: {}", said(&*panic)));
                 }
                 worked += 1;
                 // Let clients see their answers before a long backlog is through.

@@ -8,6 +8,7 @@ pub mod world;
 pub mod server;
 
 pub mod faults;
+pub mod images;
 pub mod nodes;
 
 pub mod serve;

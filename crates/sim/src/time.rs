@@ -40,7 +40,7 @@ impl Clock {
     /// What the clock shows.
     pub fn now(&self) -> Timestamp {
         let offset = SignedDuration::from_millis(self.offset_millis.load(Ordering::Relaxed));
-        let shown = self.epoch + self.elapsed();
+        let shown = self.epoch.checked_add(self.elapsed()).unwrap_or(Timestamp::MAX);
         shown.checked_add(offset).unwrap_or(shown)
     }
 
@@ -55,8 +55,14 @@ impl Clock {
     }
 
     pub(crate) fn instant(&self, at: Duration) -> Instant {
-        self.started + at
+        after(self.started, at)
     }
+}
+
+/// A moment to come. What is too far away to be counted is as far away as anybody will ever wait.
+pub(crate) fn after(now: Instant, delay: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(100 * 366 * 86_400);
+    now + delay.min(FAR)
 }
 
 /// A time as Kubernetes writes it in `metav1.Time`: whole seconds, UTC.

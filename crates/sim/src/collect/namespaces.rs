@@ -36,7 +36,7 @@ fn empty(world: &Arc<Shared>, member: &Arc<Member>, name: String) {
     {
         let state = server.state();
         for resource in state.registry.stored().filter(|it| it.namespaced) {
-            let Some(table) = state.store.table(&resource.qualified()) else { continue };
+            let Some(table) = state.store.table(&resource.table()) else { continue };
             let root = if resource.group.is_empty() {
                 "/api".to_owned()
             } else {

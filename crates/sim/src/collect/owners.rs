@@ -143,7 +143,7 @@ fn read(member: &Member, table: &str, key: &Key) -> Option<(String, Value)> {
     let server = member.server();
     let stored = server.get(table, namespace, name)?;
     let state = server.state();
-    let resource = state.registry.stored().find(|it| it.qualified() == table)?;
+    let resource = state.registry.stored().find(|it| it.table() == table)?;
     let root =
         if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
     let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };

@@ -68,22 +68,45 @@ pub fn prepare() -> Value {
                     "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
                 },
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "required": ["size"], "properties": {
-                        "size": {"type": "string", "enum": ["small", "large"]},
-                        "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 50, "default": 1},
-                        "limit": {"x-kubernetes-int-or-string": true},
-                        "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                        "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-                        "parts": {"type": "array", "x-kubernetes-list-type": "map",
-                                  "x-kubernetes-list-map-keys": ["name"],
-                                  "items": {"type": "object", "required": ["name"], "properties": {
-                                      "name": {"type": "string"}, "weight": {"type": "integer"}}}},
-                    }},
+                    "spec": widget_spec(),
                     "status": {"type": "object", "properties": {
                         "replicas": {"type": "integer"}, "phase": {"type": "string"}}},
                 }}},
             }],
         },
+    })
+}
+
+/// The schema of what a widget is to be, with rules of every sort.
+fn widget_spec() -> Value {
+    let part = json!({
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "weight": {"type": "integer"}},
+        "x-kubernetes-validations": [{
+            "rule": "!has(oldSelf.weight) || !has(self.weight) || self.weight >= oldSelf.weight",
+            "message": "a part never gets lighter",
+        }],
+    });
+    let properties = json!({
+        "size": {"type": "string", "enum": ["small", "large"], "x-kubernetes-validations": [
+            {"rule": "self == oldSelf || self == 'large'", "message": "a widget never shrinks"},
+        ]},
+        "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 50, "default": 1},
+        "limit": {"x-kubernetes-int-or-string": true},
+        "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                  "items": part},
+    });
+    json!({
+        "type": "object", "required": ["size"], "properties": properties,
+        "x-kubernetes-validations": [
+            {"rule": "self.size == 'large' || self.replicas <= 40", "fieldPath": ".replicas",
+             "message": "a small widget has at most 40 replicas"},
+            {"rule": "!has(self.limit) || self.limit != '0%'", "reason": "FieldValueForbidden"},
+            {"rule": "self.replicas >= oldSelf.replicas - 30",
+             "messageExpression": "'%d are too few after %d'.format([self.replicas, oldSelf.replicas])"},
+        ],
     })
 }
 
@@ -194,6 +217,9 @@ fn object(kind: &Kind, name: &str, draw: Seed) -> Value {
             if draw.of("unknown").below(4) == 0 {
                 object["spec"]["unknown"] = json!({"x": 1});
                 object["spec"]["template"] = json!({"any": [value("t")]});
+            }
+            if draw.of("limit").below(4) == 0 {
+                object["spec"]["limit"] = pick(draw.of("l"), &[json!("0%"), json!("50%"), json!(3)]).clone();
             }
             if draw.of("tags").below(3) == 0 {
                 object["spec"]["tags"] = json!([format!("t{}", value("tag"))]);

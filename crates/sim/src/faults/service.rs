@@ -295,7 +295,7 @@ fn refusal(code: u16, request: &ApiRequest) -> Answer {
 fn plain(answer: &Answer) -> Response<SimBody> {
     let (code, body) = match answer {
         Answer::Body { code, body } => (*code, body.clone()),
-        Answer::Watch(_) | Answer::Ask(_) => (500, Bytes::new()),
+        Answer::Object { .. } | Answer::Watch(_) | Answer::Ask(_) => (500, Bytes::new()),
     };
     let mut response =
         Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json");

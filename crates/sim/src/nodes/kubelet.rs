@@ -3,17 +3,20 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use http::Method;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     Behaviour, Due, Nodes,
-    containers::{ContainerRun, Restart, State, Surroundings},
+    containers::{ContainerRun, Pull, Restart, State, Surroundings},
     scheduler::Request,
     sooner, status,
+    supply::Supply,
 };
 use crate::{
+    images::full,
     seed::Seed,
-    server::object::Stored,
+    server::{Cluster, object::Stored},
     world::{Member, Shared, lock},
 };
 
@@ -52,15 +55,22 @@ impl PodRun {
 
     pub(super) fn all_started(&self) -> bool {
         self.containers.iter().all(|it| {
-            !matches!(it.state, State::New | State::Creating { .. } | State::NoImage { .. })
-                || it.restarts > 0
+            !matches!(
+                it.state,
+                State::New
+                    | State::Pulling { .. }
+                    | State::Creating { .. }
+                    | State::Unpulled { .. }
+                    | State::Refused { .. }
+                    | State::NoImage { .. }
+            ) || it.restarts > 0
         })
     }
 }
 
 /// Has a pod looked at after a while, unless that happens sooner anyway.
 pub(super) fn wake(world: &Arc<Shared>, member: &Arc<Member>, uid: &str, delay: Duration) {
-    let due = world.clock.elapsed() + delay;
+    let due = world.clock.elapsed().saturating_add(delay);
     let mut nodes = lock(&member.nodes);
     let Some(run) = nodes.runs.get_mut(uid) else { return };
     if run.wake.is_some_and(|it| it <= due) {
@@ -120,7 +130,7 @@ struct Outcome {
 fn sync(world: &Arc<Shared>, member: &Arc<Member>, uid: &str) {
     let server = member.server();
     let now = world.clock.elapsed();
-    let wall = crate::time::seconds(server.clock().now());
+    let time = server.clock().now();
     let (path, pod, outcome) = {
         let mut nodes = lock(&member.nodes);
         let Some(run) = nodes.runs.get(uid) else { return };
@@ -129,12 +139,12 @@ fn sync(world: &Arc<Shared>, member: &Arc<Member>, uid: &str) {
         }
         let stored = server.get("pods", &run.namespace, &run.name).filter(|it| *it.uid == *uid);
         let Some(stored) = stored else {
-            nodes.forget(uid);
+            nodes.forget(uid, now);
             return;
         };
         let pod = stored.value();
         let path = format!("/api/v1/namespaces/{}/pods/{}", run.namespace, run.name);
-        let outcome = nodes.look(uid, &pod, now, &wall);
+        let outcome = nodes.look(uid, &pod, (world, server), now, time);
         (path, pod, outcome)
     };
     let Some(Outcome { status, finished, next }) = outcome else { return };
@@ -156,12 +166,22 @@ fn sync(world: &Arc<Shared>, member: &Arc<Member>, uid: &str) {
 }
 
 impl Nodes {
-    fn look(&mut self, uid: &str, pod: &Value, now: Duration, wall: &str) -> Option<Outcome> {
+    fn look(
+        &mut self,
+        uid: &str,
+        pod: &Value,
+        (world, server): (&Shared, &Cluster),
+        now: Duration,
+        time: Timestamp,
+    ) -> Option<Outcome> {
+        let wall = &crate::time::seconds(time);
         let run = self.runs.get_mut(uid)?;
         let images = &mut self.entries.get_mut(&run.node)?.images;
         let seed = self.seed.of("pod").of(uid);
         run.started.get_or_insert_with(|| wall.to_owned());
-        let mut look = Look { behaviour: &self.behaviour, seed, images, pod, now, wall };
+        let node = run.node.clone();
+        let supply = Supply { world, server, node: &node, pod };
+        let mut look = Look { behaviour: &self.behaviour, seed, images, supply, pod, now, wall, time };
         Some(if !pod["metadata"]["deletionTimestamp"].is_null() {
             look.wind_down(run)
         } else if status::end_of(pod).is_some() {
@@ -178,9 +198,12 @@ struct Look<'a> {
     seed: Seed,
     /// What the node has pulled.
     images: &'a mut BTreeSet<String>,
+    supply: Supply<'a>,
     pod: &'a Value,
     now: Duration,
     wall: &'a str,
+    /// The same as a time.
+    time: Timestamp,
 }
 
 impl Look<'_> {
@@ -197,6 +220,7 @@ impl Look<'_> {
                 it.advance(&image, &around);
             }
             next = sooner(next, it.due(self.now));
+            self.images.extend(it.take_arrived());
             initialized = matches!(&it.state, State::Done(ended) if ended.code == 0);
             if !initialized {
                 break;
@@ -208,11 +232,9 @@ impl Look<'_> {
                 let (it, image) = place(&mut run.containers, spec);
                 it.advance(&image, &around);
                 next = sooner(next, it.due(self.now));
+                self.images.extend(it.take_arrived());
             }
         }
-        let started = run.containers.iter().chain(&run.init);
-        let started = started.filter(|it| matches!(it.state, State::Running { .. } | State::Done(_)));
-        self.images.extend(started.map(|it| it.image.clone()));
         Outcome { status: self.status(run), finished: false, next }
     }
 
@@ -231,11 +253,14 @@ impl Look<'_> {
         let around = self.around(&Value::Null);
         let seconds = self.pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
         let grace = Duration::from_secs(seconds);
-        let slowest =
-            run.containers.iter().map(|it| it.stop_time(&around) + pre_stop(self.pod, &it.name)).max();
-        let ends = run.ends.unwrap_or_else(|| self.now + slowest.unwrap_or_default());
+        let slowest = run
+            .containers
+            .iter()
+            .map(|it| it.stop_time(self.behaviour, self.seed).saturating_add(pre_stop(self.pod, &it.name)))
+            .max();
+        let ends = run.ends.unwrap_or_else(|| self.now.saturating_add(slowest.unwrap_or_default()));
         // A second delete may have shortened the grace period.
-        let ends = ends.min(self.now + grace);
+        let ends = ends.min(self.now.saturating_add(grace));
         run.ends = Some(ends);
         if self.now < ends {
             return Outcome { status: self.status(run), finished: false, next: Some(ends) };
@@ -259,12 +284,20 @@ impl Look<'_> {
             Some("OnFailure") => Restart::OnFailure,
             _ => Restart::Always,
         };
+        let pull = match spec["imagePullPolicy"].as_str() {
+            Some("Always") => Pull::Always,
+            Some("Never") => Pull::Never,
+            _ => Pull::IfNotPresent,
+        };
         Surroundings {
             behaviour: self.behaviour,
             seed: self.seed,
             now: self.now,
             wall: self.wall,
-            has_image: self.images.contains(&text(&spec["image"])),
+            time: self.time,
+            has_image: self.images.contains(&full(&text(&spec["image"]))),
+            pull,
+            supply: self.supply,
             probe_delay: probed.then_some(delay),
             restart,
         }

@@ -4,8 +4,11 @@ mod behaviour;
 mod containers;
 mod kubelet;
 mod loss;
+pub mod runtime;
 mod scheduler;
+mod spread;
 mod status;
+mod supply;
 mod volumes;
 
 use std::{
@@ -19,7 +22,7 @@ use serde_json::{Value, json};
 
 pub use behaviour::{Behaviour, ImageBehaviour, NodeShape};
 
-use self::{kubelet::PodRun, scheduler::NodeEntry};
+use self::{kubelet::PodRun, runtime::Programs, scheduler::NodeEntry};
 use crate::{
     seed::Seed,
     server::store::{Change, Happened},
@@ -36,12 +39,24 @@ pub struct Nodes {
     runs: BTreeMap<Box<str>, PodRun>,
     /// Pods without one, by `namespace/name`.
     waiting: BTreeSet<String>,
+    /// Those of them that another pod's arrival may help, because they are to be spread.
+    spreading: BTreeSet<String>,
+    /// What commands do in containers.
+    programs: Programs,
 }
 
 impl Nodes {
     pub(crate) fn new(seed: Seed, behaviour: Behaviour) -> Self {
         let seed = seed.of("nodes");
-        Self { seed, behaviour, entries: BTreeMap::new(), runs: BTreeMap::new(), waiting: BTreeSet::new() }
+        Self {
+            seed,
+            behaviour,
+            entries: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            spreading: BTreeSet::new(),
+            programs: Programs::default(),
+        }
     }
 
     /// Looks at one write and plans what scheduler and kubelets do about it.
@@ -62,7 +77,7 @@ impl Nodes {
         }
         if change.happened == Happened::Deleted {
             nodes.waiting.remove(pod.key().as_str());
-            nodes.forget(&pod.uid);
+            nodes.forget(&pod.uid, world.clock.elapsed());
             drop(nodes);
             scheduler::try_waiting(world, member);
             return;
@@ -84,6 +99,7 @@ impl Nodes {
                 drop(nodes);
                 if known {
                     kubelet::wake(world, member, &pod.uid, delay);
+                    scheduler::try_spreading(world, member);
                 }
             }
             None => {
@@ -128,10 +144,12 @@ impl Nodes {
         true
     }
 
-    fn forget(&mut self, uid: &str) {
-        if let Some(run) = self.runs.remove(uid)
-            && let Some(entry) = self.entries.get_mut(&run.node)
-        {
+    fn forget(&mut self, uid: &str, now: Duration) {
+        let Some(mut run) = self.runs.remove(uid) else { return };
+        for container in run.init.iter_mut().chain(&mut run.containers) {
+            container.give_up(now);
+        }
+        if let Some(entry) = self.entries.get_mut(&run.node) {
             entry.give_back(&run.request);
         }
     }

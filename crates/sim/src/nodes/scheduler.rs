@@ -8,9 +8,17 @@ use std::{
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Nodes, behaviour::milli};
+use super::{
+    Nodes,
+    behaviour::milli,
+    runtime::Act,
+    spread::{Place, Spread},
+};
 use crate::{
-    server::{Cluster, object::Key},
+    server::{
+        Cluster,
+        object::{Key, Stored, is_deleting},
+    },
     world::{Member, Shared, lock},
 };
 
@@ -22,8 +30,12 @@ pub(super) struct NodeEntry {
     pub(super) admitted: u32,
     /// Its kubelet is silent.
     pub(super) lost: bool,
-    /// The images it has.
+    /// The images it has, by full reference.
     pub(super) images: BTreeSet<String>,
+    /// How many images its runtime was asked to pull.
+    pub(super) pulls: u64,
+    /// What its runtime was asked to do to containers.
+    pub(super) acts: Vec<Act>,
     labels: BTreeMap<String, String>,
     taints: Vec<Value>,
     closed: bool,
@@ -98,8 +110,18 @@ pub(super) fn request_of(pod: &Value) -> Request {
 /// Tries every pod that found no place before.
 pub(super) fn try_waiting(world: &Arc<Shared>, member: &Arc<Member>) {
     let waiting: Vec<String> = lock(&member.nodes).waiting.iter().cloned().collect();
+    try_again(world, member, waiting);
+}
+
+/// Tries the pods again that found no place because they are to be spread.
+pub(super) fn try_spreading(world: &Arc<Shared>, member: &Arc<Member>) {
+    let spreading = std::mem::take(&mut lock(&member.nodes).spreading);
+    try_again(world, member, spreading);
+}
+
+fn try_again(world: &Arc<Shared>, member: &Arc<Member>, keys: impl IntoIterator<Item = String>) {
     let delay = std::time::Duration::from_millis(10);
-    for key in waiting {
+    for key in keys {
         world.later(member, delay, move |world, member| place(world, member, &key));
     }
 }
@@ -124,7 +146,13 @@ pub(super) fn place(world: &Arc<Shared>, member: &Arc<Member>, key: &str) {
         return;
     }
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-    let choice = missing_claim(server, &pod).map_or_else(|| nodes.choose(&pod, &stored.uid), Err);
+    let spread = Spread::of(&pod);
+    let neighbours = match &spread {
+        Some(_) => neighbours(server, namespace),
+        None => Vec::new(),
+    };
+    let choose = || nodes.choose(&pod, &stored.uid, spread.as_ref(), &neighbours);
+    let choice = missing_claim(server, &pod).map_or_else(choose, Err);
     match choice {
         Ok(node) => {
             nodes.waiting.remove(key);
@@ -137,11 +165,21 @@ pub(super) fn place(world: &Arc<Shared>, member: &Arc<Member>, key: &str) {
             let _ = server.write(Method::POST, &format!("{path}/binding"), &binding);
         }
         Err(reason) => {
+            if spread.is_some() {
+                nodes.spreading.insert(key.to_owned());
+            }
             drop(nodes);
             let now = crate::time::seconds(server.clock().now());
             say_unschedulable(server, &path, &pod, &reason, &now);
         }
     }
+}
+
+/// The pods of a namespace that count for spreading: those that are not on their way out.
+fn neighbours(server: &Cluster, namespace: &str) -> Vec<Arc<Stored>> {
+    let mut pods = server.list("pods");
+    pods.retain(|it| *it.namespace == *namespace && !is_deleting(&it.value()));
+    pods
 }
 
 fn missing_claim(server: &Cluster, pod: &Value) -> Option<String> {
@@ -169,33 +207,63 @@ fn say_unschedulable(server: &Cluster, path: &str, pod: &Value, reason: &str, no
 }
 
 impl Nodes {
-    /// The emptiest node that takes the pod; the seed settles ties.
-    fn choose(&self, pod: &Value, uid: &str) -> Result<String, String> {
+    /// The emptiest node that takes the pod, of those where it lies most evenly; the seed settles ties.
+    fn choose(
+        &self,
+        pod: &Value,
+        uid: &str,
+        spread: Option<&Spread>,
+        neighbours: &[Arc<Stored>],
+    ) -> Result<String, String> {
         let request = request_of(pod);
         let draw = self.seed.of("tie").of(uid);
-        let (mut refused, mut full) = (0, 0);
-        let mut best: Option<((i64, u64), &String)> = None;
-        for (name, entry) in &self.entries {
+        let places = spread.map(|_| self.places(pod, neighbours)).unwrap_or_default();
+        let even = spread.map(|it| it.allowed(&places));
+        let (mut refused, mut full, mut uneven) = (0, 0, 0);
+        let mut candidates = vec![false; self.entries.len()];
+        for (index, (name, entry)) in self.entries.iter().enumerate() {
             if entry.closed || !selected(pod, name, entry) || !tolerated(pod, entry) {
                 refused += 1;
-                continue;
-            }
-            if !entry.fits(&request) {
+            } else if !entry.fits(&request) {
                 full += 1;
-                continue;
-            }
-            let score = (entry.fullness(&request), draw.of(name).bits());
-            if best.is_none_or(|(other, _)| score < other) {
-                best = Some((score, name));
+            } else if even.as_ref().is_some_and(|it| !it[index]) {
+                uneven += 1;
+            } else {
+                candidates[index] = true;
             }
         }
-        best.map(|(_, name)| name.clone()).ok_or_else(|| {
+        let unevenness = spread.map(|it| it.unevenness(&places, &candidates));
+        let open = self.entries.iter().enumerate().filter(|(index, _)| candidates[*index]);
+        let best = open.min_by_key(|(index, (name, entry))| {
+            let uneven = unevenness.as_ref().map_or(0, |it| it[*index]);
+            (uneven, entry.fullness(&request), draw.of(name).bits())
+        });
+        best.map(|(_, (name, _))| name.clone()).ok_or_else(|| {
             let all = self.entries.len();
+            let spread = match uneven {
+                0 => String::new(),
+                uneven => format!("{uneven} node(s) didn't match pod topology spread constraints, "),
+            };
             format!(
-                "0/{all} nodes are available: {full} Insufficient resources, {refused} node(s) didn't match the \
+                "0/{all} nodes are available: {spread}{full} Insufficient resources, {refused} node(s) didn't match the \
                  pod's node selector, affinity or tolerations."
             )
         })
+    }
+
+    /// The nodes as the constraints of a pod see them, in the order of their names.
+    fn places<'a>(&'a self, pod: &Value, neighbours: &'a [Arc<Stored>]) -> Vec<Place<'a>> {
+        let on = |name: &str| {
+            let here = |it: &&Arc<Stored>| self.runs.get(&it.uid).is_some_and(|run| run.node == name);
+            neighbours.iter().filter(here).map(|it| &*it.labels).collect()
+        };
+        let place = |(name, entry): (&'a String, &'a NodeEntry)| Place {
+            labels: &entry.labels,
+            is_selected: selected(pod, name, entry),
+            is_tolerated: tolerated(pod, entry),
+            pods: on(name),
+        };
+        self.entries.iter().map(place).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 
 /// The whole status of a pod. Conditions that others own are kept.
 pub(super) fn of(pod: &Value, run: &PodRun, now: Duration, wall: &str, behaviour: &Behaviour) -> Value {
-    let mut status = pod["status"].clone();
+    let mut status = Some(pod["status"].clone()).filter(Value::is_object).unwrap_or_else(|| json!({}));
     let specs = |list: &str| pod["spec"][list].as_array().cloned().unwrap_or_default();
     let find = |runs: &'_ [ContainerRun], name: &Value| runs.iter().position(|it| *name == it.name.as_str());
 
@@ -112,7 +112,14 @@ fn container_status(spec: &Value, run: &ContainerRun, now: Duration, behaviour: 
 fn state(run: &ContainerRun) -> Value {
     let waiting = |reason: &str, message: &str| json!({"waiting": {"reason": reason, "message": message}});
     match &run.state {
-        State::New | State::Creating { .. } => json!({"waiting": {"reason": "ContainerCreating"}}),
+        State::New | State::Pulling { .. } | State::Creating { .. } => {
+            json!({"waiting": {"reason": "ContainerCreating"}})
+        }
+        State::Unpulled { .. } => {
+            let message = format!("Container image {:?} is not present with pull policy of Never", run.image);
+            waiting("ErrImageNeverPull", &message)
+        }
+        State::Refused { why, .. } => waiting("ErrImagePull", why),
         State::NoImage { .. } => {
             waiting("ImagePullBackOff", &format!("Back-off pulling image {:?}", run.image))
         }
@@ -127,7 +134,7 @@ fn state(run: &ContainerRun) -> Value {
 }
 
 fn terminated(ended: &Ended) -> Value {
-    let Ended { code, started, finished, id } = ended;
+    let Ended { code, started, finished, id, made: _ } = ended;
     let reason = if *code == 0 { "Completed" } else { "Error" };
     json!({"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": finished, "containerID": id})
 }
@@ -208,7 +215,7 @@ fn with_tag(image: &str) -> String {
 }
 
 /// The same for the same content, on every node of every cluster.
-fn image_id(image: &str, behaviour: &Behaviour) -> String {
+pub(super) fn image_id(image: &str, behaviour: &Behaviour) -> String {
     let content = behaviour.images.get(image).and_then(|it| it.same_as.as_deref()).unwrap_or(image);
     let content = with_tag(content);
     if image.contains('@') {

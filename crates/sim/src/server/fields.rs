@@ -1,4 +1,5 @@
-//! `fieldValidation=Strict`: fields that the kind does not have are refused and not dropped.
+//! What a decoder refuses: members of the wrong sort always, and with `fieldValidation=Strict` fields that the kind does not
+//! have.
 
 use serde_json::{Map, Value};
 
@@ -31,6 +32,68 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Failure> 
         format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {texts}")
     };
     Err(Failure::bad_request(message))
+}
+
+/// What a decoder says about an object with a member of the wrong sort: a list, an object or neither where the kind has
+/// something else. Scalars are not told apart, and of custom kinds only the metadata is looked at; the rest is their schema's.
+pub(super) fn decode(resource: &Resource, object: &Value) -> Result<(), String> {
+    let parts = openapi::components();
+    let kind = &resource.kind;
+    let fault = match parts.get(openapi::OBJECT_META) {
+        Some(schema) => misfit(schema, parts, &object["metadata"], &format!("{kind}.metadata")),
+        None => None,
+    };
+    let fault = fault.or_else(|| {
+        let name = openapi::schema(&resource.api_version(), kind).filter(|_| !resource.traits.custom)?;
+        misfit(parts.get(name)?, parts, object, kind)
+    });
+    fault.map_or(Ok(()), Err)
+}
+
+/// How Go calls the sort of a value.
+pub(super) fn sort(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn misfit(schema: &Value, parts: &Map<String, Value>, value: &Value, path: &str) -> Option<String> {
+    let name = reference(schema).unwrap_or_default();
+    // These hold anything.
+    if name.ends_with(".RawExtension") || name.ends_with(".JSON") || value.is_null() {
+        return None;
+    }
+    let schema = resolved(schema, parts);
+    let wanted = schema["type"].as_str()?;
+    let fits = match value {
+        Value::Object(_) => wanted == "object",
+        Value::Array(_) => wanted == "array",
+        _ => !matches!(wanted, "object" | "array"),
+    };
+    if !fits {
+        let mut words = name.rsplit('.');
+        let wanted = match (words.next().filter(|it| !it.is_empty()), words.next(), wanted) {
+            (Some(kind), Some(version), _) => format!("{version}.{kind}"),
+            (_, _, "object") => "map[string]interface {}".to_owned(),
+            (_, _, "array") => "[]interface {}".to_owned(),
+            (_, _, other) => other.to_owned(),
+        };
+        let found = sort(value);
+        return Some(format!("json: cannot unmarshal {found} into Go struct field {path} of type {wanted}"));
+    }
+    match value {
+        Value::Object(members) => members.iter().find_map(|(name, member)| {
+            let schema = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+            misfit(schema, parts, member, &format!("{path}.{name}"))
+        }),
+        Value::Array(items) => items.iter().find_map(|it| misfit(&schema["items"], parts, it, path)),
+        _ => None,
+    }
 }
 
 fn walk(schema: &Value, parts: &Map<String, Value>, value: &Value, path: &str, found: &mut Vec<String>) {
@@ -75,9 +138,12 @@ fn walk_member(
 
 /// What a schema that refers to another one stands for.
 fn resolved<'a>(schema: &'a Value, parts: &'a Map<String, Value>) -> &'a Value {
+    reference(schema).and_then(|it| parts.get(it)).unwrap_or(schema)
+}
+
+fn reference(schema: &Value) -> Option<&str> {
     let target = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
-    let name = target.and_then(|it| it.strip_prefix("#/components/schemas/"));
-    name.and_then(|it| parts.get(it)).unwrap_or(schema)
+    target.and_then(|it| it.strip_prefix("#/components/schemas/"))
 }
 
 #[cfg(test)]

@@ -110,6 +110,13 @@ pub enum Answer {
         /// JSON.
         body: Bytes,
     },
+    /// An object that is not text yet: whoever writes from inside the cluster needs none.
+    Object {
+        /// The HTTP code.
+        code: u16,
+        /// The object.
+        object: Value,
+    },
     /// A stream of events.
     Watch(WatchPlan),
     /// None yet: nothing has happened, and somebody has to be asked first.
@@ -131,7 +138,7 @@ impl Answer {
     /// The HTTP code.
     pub fn code(&self) -> u16 {
         match self {
-            Self::Body { code, .. } => *code,
+            Self::Body { code, .. } | Self::Object { code, .. } => *code,
             Self::Watch(_) => 200,
             Self::Ask(_) => 500,
         }
@@ -140,6 +147,14 @@ impl Answer {
     /// A JSON body.
     pub fn json(code: u16, body: &Value) -> Self {
         Self::Body { code, body: body.to_string().into() }
+    }
+
+    /// The answer as it is sent.
+    fn written(self) -> Self {
+        match self {
+            Self::Object { code, object } => Self::json(code, &object),
+            other => other,
+        }
     }
 
     fn failure(failure: Failure) -> Self {
@@ -201,7 +216,8 @@ impl Cluster {
     /// Answers one request.
     pub fn handle(&self, request: &ApiRequest) -> Answer {
         let mut state = self.state();
-        verbs::dispatch(&mut state, request, &self.clock, self.seed).unwrap_or_else(Answer::failure)
+        let answer = verbs::dispatch(&mut state, request, &self.clock, self.seed);
+        answer.unwrap_or_else(Answer::failure).written()
     }
 
     /// Answers a read of a path that is no kind's: what there is, in which versions, with which fields.
@@ -226,11 +242,19 @@ impl Cluster {
         let request = ApiRequest::read(&method, &uri, &headers, body)?.ok_or_else(Failure::unknown_path)?;
         let mut state = self.state();
         match verbs::dispatch(&mut state, &request, &self.clock, self.seed)? {
+            Answer::Object { object, .. } => Ok(object),
             Answer::Body { body, .. } => {
                 serde_json::from_slice(&body).map_err(|error| Failure::internal(&error.to_string()))
             }
             Answer::Watch(_) | Answer::Ask(_) => Err(Failure::bad_request("a write is no watch")),
         }
+    }
+
+    /// Puts an object of a kind (`plural.group`) into the store as it is. Neither admission nor schema is asked, as nobody is when a
+    /// store is restored from an older copy.
+    pub fn put_back(&self, table: &str, object: Value) {
+        let at = self.clock.elapsed();
+        self.state().store.put(table, object, at);
     }
 
     /// One object, as the store has it.
@@ -300,29 +324,44 @@ impl Cluster {
 impl State {
     /// An object in the version a request asks for.
     pub(crate) fn in_version(&self, resource: &Resource, stored: &Stored) -> Result<Value, Failure> {
-        self.to_version(resource, stored.value(), &resource.version)
+        self.to_version(resource, stored.value(), &resource.api_version())
     }
 
     /// An object in the version it is kept in.
     pub(crate) fn for_storage(&self, resource: &Resource, object: Value) -> Result<Value, Failure> {
-        self.to_version(resource, object, &resource.storage_version)
+        self.to_version(resource, object, &resource.kept_api_version())
+    }
+
+    /// Writes an object, and returns it in the version a request asks for.
+    pub(crate) fn keep(
+        &mut self,
+        resource: &Resource,
+        object: Value,
+        at: std::time::Duration,
+    ) -> Result<Value, Failure> {
+        let kept = self.for_storage(resource, object)?;
+        let kept = self.store.put(&resource.table(), kept, at);
+        self.to_version(resource, kept, &resource.api_version())
     }
 
     /// The text of an object in the version a request asks for.
     pub(crate) fn text(&self, resource: &Resource, stored: &Stored) -> Result<Bytes, Failure> {
-        if resource.version == resource.storage_version {
+        if resource.version == resource.storage_version && !resource.is_other_face() {
             return Ok(stored.text().into());
         }
         Ok(self.in_version(resource, stored)?.to_string().into())
     }
 
-    fn to_version(&self, resource: &Resource, mut object: Value, version: &str) -> Result<Value, Failure> {
-        let wanted = registry::group_version(&resource.group, version);
+    fn to_version(&self, resource: &Resource, mut object: Value, wanted: &str) -> Result<Value, Failure> {
         if object["apiVersion"] == wanted {
             return Ok(object);
         }
+        if resource.is_other_face() {
+            registry::events::turn(&mut object, wanted);
+            return Ok(object);
+        }
         if let Some(converter) = self.converters.get(&resource.qualified()) {
-            return converter(object, &wanted).map_err(|cause| {
+            return converter(object, wanted).map_err(|cause| {
                 Failure::internal(&format!("conversion webhook for {} failed: {cause}", resource.kind))
             });
         }

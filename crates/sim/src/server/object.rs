@@ -26,20 +26,20 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Takes an object whose metadata is complete. `head` is that of its neighbours, and is used again if it fits.
-    pub fn new(version: u64, mut object: Value, head: &Arc<str>) -> Self {
+    /// Takes an object whose metadata is complete, and gives it back with its version. `head` is that of its neighbours,
+    /// and is used again if it fits.
+    pub fn keep(version: u64, mut object: Value, head: &Arc<str>) -> (Self, Value) {
         let member = |name: &str| format!("{}:{}", json!(name), object[name]);
         let own_head = format!("{},{}", member("apiVersion"), member("kind"));
         let head = if **head == *own_head { head.clone() } else { own_head.into() };
-        remove(&mut object, &["apiVersion"]);
-        remove(&mut object, &["kind"]);
+        let envelope = ["apiVersion", "kind"].map(|it| remove(&mut object, &[it]));
         set(&mut object, &["metadata", "resourceVersion"], json!(version.to_string()));
         let text = |name: &str| -> Box<str> { meta_str(&object, name).into() };
         let labels = string_map(&object, "labels").map(|(key, value)| (key.into(), value.into())).collect();
         let owners = owner_references(&object)
             .filter_map(|it| it.get("uid").and_then(Value::as_str).map(Into::into))
             .collect();
-        Self {
+        let stored = Self {
             version,
             uid: text("uid"),
             namespace: text("namespace"),
@@ -48,7 +48,11 @@ impl Stored {
             owners,
             head,
             body: object.to_string().into_bytes().into_boxed_slice(),
+        };
+        for (name, value) in ["apiVersion", "kind"].into_iter().zip(envelope) {
+            object[name] = value.unwrap_or_default();
         }
+        (stored, object)
     }
 
     /// The whole object as JSON text.

@@ -1,5 +1,7 @@
 //! HTTP requests, read as Kubernetes reads them.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
@@ -65,8 +67,8 @@ pub struct Query {
     pub bookmarks: bool,
     /// `sendInitialEvents`
     pub send_initial_events: Option<bool>,
-    /// `timeoutSeconds`
-    pub timeout_seconds: Option<u64>,
+    /// `timeoutSeconds`; zero is none
+    pub timeout_seconds: Option<i64>,
     /// `dryRun=All`
     pub dry_run: bool,
     /// `fieldManager`
@@ -165,29 +167,34 @@ impl Query {
             let value = value.into_owned();
             let truth = || matches!(value.as_str(), "true" | "1");
             let filled = || Some(value.clone()).filter(|it| !it.is_empty());
-            let number = || -> Result<Option<u64>, Failure> {
+            let number = || -> Result<Option<i64>, Failure> {
                 if value.is_empty() {
                     return Ok(None);
                 }
-                let cause =
-                    || Failure::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax"));
-                value.parse().map(Some).map_err(|_| cause())
+                let refused = |error: ParseIntError| {
+                    let cause = match error.kind() {
+                        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                        _ => "invalid syntax",
+                    };
+                    Failure::bad_request(format!("strconv.ParseInt: parsing {value:?}: {cause}"))
+                };
+                value.parse().map(Some).map_err(refused)
             };
             match key.as_ref() {
                 "labelSelector" => query.label_selector = filled(),
                 "fieldSelector" => query.field_selector = filled(),
                 "resourceVersion" => query.resource_version = filled(),
                 "resourceVersionMatch" => query.resource_version_match = filled(),
-                "limit" => query.limit = number()?.filter(|it| *it > 0),
+                "limit" => query.limit = number()?.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0),
                 "continue" => query.continue_token = filled(),
                 "watch" => query.watch = truth(),
                 "allowWatchBookmarks" => query.bookmarks = truth(),
                 "sendInitialEvents" => query.send_initial_events = Some(truth()),
-                "timeoutSeconds" => query.timeout_seconds = number()?,
+                "timeoutSeconds" => query.timeout_seconds = number()?.filter(|it| *it != 0),
                 "dryRun" => query.dry_run = value == "All",
                 "fieldManager" => query.field_manager = filled(),
                 "force" => query.force = truth(),
-                "gracePeriodSeconds" => query.grace_period_seconds = number()?.map(|it| it as i64),
+                "gracePeriodSeconds" => query.grace_period_seconds = number()?,
                 "propagationPolicy" => query.propagation_policy = filled(),
                 "includeObject" => query.include_object = filled(),
                 "fieldValidation" => query.strict = value == "Strict",

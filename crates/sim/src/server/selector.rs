@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::server::{object::Stored, status::Failure};
+use crate::server::{
+    object::Stored,
+    registry::{Resource, events},
+    status::Failure,
+};
 
 /// What a list or watch lets through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,6 +63,16 @@ impl Filter {
         })
     }
 
+    /// The same for objects as they are kept: their fields may have other names there.
+    pub fn on_kept(mut self, resource: &Resource) -> Self {
+        if resource.is_other_face() {
+            for field in &mut self.fields {
+                field.path = events::kept_path(&field.path);
+            }
+        }
+        self
+    }
+
     /// Whether everything passes.
     pub fn is_open(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
@@ -94,6 +108,20 @@ impl Filter {
 }
 
 impl Requirement {
+    /// Reads one of the `matchExpressions` of a `metav1.LabelSelector`; nothing if it is none.
+    pub fn read(expression: &Value) -> Option<Self> {
+        let values = expression["values"].as_array().into_iter().flatten();
+        let values = values.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        let test = match expression["operator"].as_str()? {
+            "In" => Test::In(values),
+            "NotIn" => Test::NotIn(values),
+            "Exists" => Test::Exists,
+            "DoesNotExist" => Test::Absent,
+            _ => return None,
+        };
+        Some(Self { key: expression["key"].as_str()?.to_owned(), test })
+    }
+
     /// Whether it holds for a label's value (or its absence).
     pub fn holds(&self, value: Option<&str>) -> bool {
         match &self.test {
@@ -116,6 +144,11 @@ fn label<'a>(object: &'a Stored, key: &str) -> Option<&'a str> {
 }
 
 fn field_text(object: &Value, path: &str) -> String {
+    // Only events have this one: who has reported them, by the older name or by the newer.
+    if path == "source" {
+        let component = object["source"]["component"].as_str().filter(|it| !it.is_empty());
+        return component.or_else(|| object["reportingComponent"].as_str()).unwrap_or_default().to_owned();
+    }
     let value = path.split('.').fold(object, |value, name| &value[name]);
     match value {
         Value::String(text) => text.clone(),
@@ -213,7 +246,7 @@ mod tests {
             "metadata": {"name": "a", "namespace": "b", "labels": {"app": "web", "tier": "3"}},
             "spec": {"nodeName": "n1"},
         });
-        Stored::new(1, object, &"".into())
+        Stored::keep(1, object, &"".into()).0
     }
 
     #[test]

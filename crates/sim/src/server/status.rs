@@ -140,7 +140,10 @@ impl Failure {
             .iter()
             .map(|it| json!({"reason": it.reason, "message": it.message, "field": it.field}))
             .collect();
-        let mut details = json!({"kind": kind, "causes": causes});
+        let mut details = json!({"causes": causes});
+        if !kind.is_empty() {
+            details["kind"] = json!(kind);
+        }
         if !name.is_empty() {
             details["name"] = json!(name);
         }

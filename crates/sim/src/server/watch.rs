@@ -12,14 +12,17 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use crate::server::{
-    Cluster, State,
-    form::Form,
-    object::{Stored, set},
-    registry::Resource,
-    selector::Filter,
-    status::Failure,
-    store::{Happened, Record},
+use crate::{
+    server::{
+        Cluster, State,
+        form::Form,
+        object::{Stored, set},
+        registry::Resource,
+        selector::Filter,
+        status::Failure,
+        store::{Happened, Record},
+    },
+    time::after,
 };
 
 /// How often a quiet watch says how far it is.
@@ -86,7 +89,7 @@ impl WatchSession {
     /// Begins a watch.
     pub fn begin(cluster: Arc<Cluster>, plan: WatchPlan) -> Self {
         let now = Instant::now();
-        let (ends, next_bookmark) = (now + plan.timeout, now + BOOKMARK_EVERY);
+        let (ends, next_bookmark) = (after(now, plan.timeout), now + BOOKMARK_EVERY);
         Self { cluster, plan, cursor: None, ends, next_bookmark, headed: AtomicBool::new(false), over: false }
     }
 

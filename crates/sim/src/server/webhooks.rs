@@ -14,7 +14,7 @@ use super::{
     admission::{Operation, Review, Stage},
     object::{Key, at},
     registry::Resource,
-    selector::{Requirement, Test},
+    selector::Requirement,
     status::Failure,
 };
 
@@ -166,20 +166,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
     let wanted = selector["matchLabels"].as_object().into_iter().flatten();
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
     wanted.into_iter().all(|(key, value)| labels[key] == *value)
-        && expressions.filter_map(requirement).all(|it| it.holds(labels[&it.key].as_str()))
-}
-
-fn requirement(expression: &Value) -> Option<Requirement> {
-    let values = expression["values"].as_array().into_iter().flatten();
-    let values = values.filter_map(|it| it.as_str().map(str::to_owned)).collect();
-    let test = match expression["operator"].as_str()? {
-        "In" => Test::In(values),
-        "NotIn" => Test::NotIn(values),
-        "Exists" => Test::Exists,
-        "DoesNotExist" => Test::Absent,
-        _ => return None,
-    };
-    Some(Requirement { key: expression["key"].as_str()?.to_owned(), test })
+        && expressions.filter_map(Requirement::read).all(|it| it.holds(labels[&it.key].as_str()))
 }
 
 fn question(webhook: &Value, review: &Review<'_>) -> Question {
@@ -250,7 +237,7 @@ fn patched(webhook: &Value, mut object: Value, patch: &str) -> Result<Value, Fai
     let text = BASE64_STANDARD.decode(patch).map_err(|it| broken(it.to_string()))?;
     let patch: json_patch::Patch = serde_json::from_slice(&text).map_err(|it| broken(it.to_string()))?;
     json_patch::patch(&mut object, &patch).map_err(|it| broken(it.to_string()))?;
-    Ok(object)
+    if object.is_object() { Ok(object) } else { Err(broken("it leaves no object".to_owned())) }
 }
 
 fn word(operation: Operation) -> &'static str {

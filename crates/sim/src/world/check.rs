@@ -1,6 +1,6 @@
 //! Running a test in a world: invariants after every write, deadlines in virtual time, and what a failure prints.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{any::Any, future::Future, sync::Arc, time::Duration};
 
 use super::{Invariant, Shared, World, lock};
 
@@ -9,7 +9,7 @@ const SHOWN: usize = 60;
 
 /// Runs `test` in a fresh world on a paused clock in this thread.
 ///
-/// When the test panics, or an invariant breaks, the seed and the newest events are printed.
+/// When the test, a process or anything on the agenda panics, or an invariant breaks, the seed and the newest events are printed.
 pub fn run<F, T>(seed: u64, test: impl FnOnce(World) -> F) -> T
 where
     F: Future<Output = T>,
@@ -56,7 +56,7 @@ impl World {
         lock(&self.shared.invariants).push((name.to_owned(), rule));
     }
 
-    /// The first invariant that broke, and how.
+    /// What ended the run: the first invariant that broke or the first panic outside the test, and how.
     pub fn violation(&self) -> Option<String> {
         self.shared.broken.borrow().clone()
     }
@@ -82,11 +82,29 @@ impl Shared {
         let world = World { shared: self.clone() };
         for (name, rule) in rules {
             if let Err(cause) = rule(&world) {
-                let text = format!("the invariant {name:?} is broken: {cause}");
-                self.write_log(format_args!("{text}"));
-                self.broken.send_replace(Some(text));
+                self.fail(format!("the invariant {name:?} is broken: {cause}"));
                 return;
             }
         }
     }
+
+    /// Ends [`run`] with this text, unless something else has ended it before.
+    pub(crate) fn fail(&self, text: String) {
+        self.write_log(format_args!("{text}"));
+        // A world that is served has no run: there only the log can tell.
+        tracing::error!(seed = self.number, "{text}");
+        self.broken.send_if_modified(|it| {
+            let is_first = it.is_none();
+            if is_first {
+                *it = Some(text);
+            }
+            is_first
+        });
+    }
+}
+
+/// What a panic has said.
+pub(crate) fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it said nothing")
 }

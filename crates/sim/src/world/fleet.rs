@@ -28,6 +28,7 @@ pub struct FleetBuilder {
     behaviour: Behaviour,
     weather: Weather,
     definitions: Vec<Value>,
+    policies: Vec<Value>,
 }
 
 impl Default for FleetBuilder {
@@ -42,6 +43,7 @@ impl Default for FleetBuilder {
             behaviour: Behaviour::default(),
             weather: Weather::calm(),
             definitions: Vec::new(),
+            policies: Vec::new(),
         }
     }
 }
@@ -93,9 +95,18 @@ impl FleetBuilder {
         self
     }
 
+    /// A policy that the hub has from the start: a manifest of any kind that was [defined](Self::define). It goes into the
+    /// namespace that it names, which is made with it, and a fleet with a policy has a hub.
+    pub fn policy(mut self, manifest: Value) -> Self {
+        self.hub = true;
+        self.policies.push(manifest);
+        self
+    }
+
     /// Builds the fleet in a world.
     pub fn build(self, world: &World) {
-        let Self { members, nodes, hub, seed: _, shape, settings, behaviour, weather, definitions } = self;
+        let Self { members, nodes, hub, seed: _, shape, settings, behaviour, weather, definitions, policies } =
+            self;
         world.set_weather(weather);
         let mut names: Vec<String> = (1..=members).map(|it| format!("member-{it}")).collect();
         if hub {
@@ -113,6 +124,9 @@ impl FleetBuilder {
                     world.add_node(&name, &format!("node-{index}"), &shape);
                 }
             }
+        }
+        for policy in &policies {
+            create(world, "hub", policy);
         }
     }
 
@@ -154,6 +168,31 @@ impl World {
         })
         .await;
     }
+}
+
+/// Creates what a manifest describes, with its namespace. What is refused is a mistake in the test.
+fn create(world: &World, cluster: &str, manifest: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
+    let server = world.cluster(cluster).server().clone();
+    let resource = server.state().registry.by_kind(&version, &kind);
+    let Some(resource) = resource else { panic!("{cluster} does not know the kind {kind} of {version}") };
+    let root = if resource.group.is_empty() { "api" } else { "apis" };
+    let inside = if resource.namespaced {
+        let namespace = Some(text(&manifest["metadata"]["namespace"])).filter(|it| !it.is_empty());
+        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+        if server.get("namespaces", "", &namespace).is_none() {
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            let made = world.write(cluster, http::Method::POST, "/api/v1/namespaces", &body);
+            assert!(made.is_ok(), "the namespace {namespace} was refused: {made:?}");
+        }
+        format!("namespaces/{namespace}/")
+    } else {
+        String::new()
+    };
+    let path = format!("/{root}/{version}/{inside}{}", resource.plural);
+    let created = world.write(cluster, http::Method::POST, &path, manifest);
+    assert!(created.is_ok(), "the {kind} was refused: {created:?}");
 }
 
 fn is_ready(pod: &Value) -> bool {

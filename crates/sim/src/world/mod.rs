@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::{sync::watch, task::JoinHandle};
 
 pub use check::run;
+pub(crate) use check::said;
 pub use fleet::{FleetBuilder, fleet};
 pub(crate) use process::Life;
 pub use process::{Process, ProcessContext};
@@ -25,6 +26,7 @@ use crate::{
     agenda::{Agenda, drive},
     collect,
     faults::{Link, LinkService, Weather},
+    images::Registries,
     log::EventLog,
     nodes::{Behaviour, Nodes},
     seed::Seed,
@@ -52,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) log: EventLog,
     pub(crate) agenda: Arc<Agenda>,
+    pub(crate) registries: Registries,
     members: Mutex<BTreeMap<String, Arc<Member>>>,
     links: Mutex<BTreeMap<(String, String), Arc<Link>>>,
     weather: Mutex<Weather>,
@@ -82,6 +85,7 @@ impl World {
             clock,
             log: EventLog::keeping(4_096),
             agenda: agenda.clone(),
+            registries: Registries::default(),
             members: Mutex::default(),
             links: Mutex::default(),
             weather: Mutex::new(Weather::calm()),
@@ -174,6 +178,13 @@ impl World {
         result
     }
 
+    /// Puts an object into a cluster's store as it is, past every rule.
+    pub fn put_back(&self, cluster: &str, table: &str, object: Value) {
+        let member = self.cluster(cluster);
+        member.cluster.put_back(table, object);
+        self.shared.settle(&member);
+    }
+
     /// Restarts a cluster's API server: its watches end.
     pub fn restart_server(&self, cluster: &str) {
         self.shared.log.write(self.shared.clock.elapsed(), format_args!("{cluster} server restarts"));
@@ -221,7 +232,7 @@ impl Shared {
         job: impl FnOnce(&Arc<Self>, &Arc<Member>) + Send + 'static,
     ) {
         let target = member.clone();
-        let due = self.clock.elapsed() + delay;
+        let due = self.clock.elapsed().saturating_add(delay);
         self.agenda.add(due, 0, Some(member.clone()), move |world| job(world, &target));
     }
 

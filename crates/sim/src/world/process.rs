@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -11,9 +12,10 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 
-use super::{Shared, World, lock};
+use super::{Shared, World, lock, said};
 use crate::faults::LinkService;
 
 type Body = dyn Fn(ProcessContext) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
@@ -91,15 +93,21 @@ async fn supervise(world: std::sync::Weak<Shared>, state: Arc<ProcessState>, bod
             life: life.clone(),
             incarnation,
         };
+        let running = AssertUnwindSafe(async { body(context).await }).catch_unwind();
         let ended = tokio::select! {
             biased;
-            () = state.kill.notified() => false,
-            () = body(context) => true,
+            () = state.kill.notified() => None,
+            ended = running => Some(ended),
         };
         life.store(false, Ordering::Relaxed);
         let Some(shared) = world.upgrade() else { return };
-        let how = if ended { "ends" } else { "is killed" };
-        shared.write_log(format_args!("process {} {how}", state.name));
+        match ended {
+            None => shared.write_log(format_args!("process {} is killed", state.name)),
+            Some(Ok(())) => shared.write_log(format_args!("process {} ends", state.name)),
+            Some(Err(panic)) => {
+                shared.fail(format!("the process {} panicked: {}", state.name, said(&*panic)));
+            }
+        }
         drop(shared);
         let delay = *lock(&state.restart_after);
         tokio::time::sleep(delay).await;

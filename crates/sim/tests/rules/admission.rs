@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::PostParams;
 use serde_json::json;
 use sim::server::admission::{Hook, Operation, Stage, Verdict};
@@ -64,5 +65,19 @@ fn a_hook_that_cannot_be_reached_fails_closed_or_open_as_it_says() {
         server.admit(down);
         let error = maps.create(&PostParams::default(), &map("b", "k", "1")).await.unwrap_err();
         assert_eq!(status(&error)["code"], 500);
+    });
+}
+
+#[test]
+fn whoever_is_let_in_may_do_everything_and_reviews_of_rights_say_so() {
+    bare(async |world| {
+        let api: kube::Api<SubjectAccessReview> = kube::Api::all(client(&world));
+        let mut review = SubjectAccessReview::default();
+        review.spec.user = Some("ann".to_owned());
+        let answer = api.create(&PostParams::default(), &review).await.unwrap();
+        assert!(answer.status.unwrap().allowed);
+        assert_eq!(answer.spec.user.as_deref(), Some("ann"));
+        let error = api.list(&kube::api::ListParams::default()).await.unwrap_err();
+        assert_eq!(status(&error)["code"], 405, "as a real API server: they are answered and not kept");
     });
 }

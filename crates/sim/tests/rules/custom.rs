@@ -145,3 +145,22 @@ fn with_its_definition_a_kind_and_its_objects_go() {
         assert_eq!(world.cluster("member-1").server().count("widgets.example.com"), 0);
     });
 }
+
+#[test]
+fn a_fleet_with_a_policy_has_a_hub_that_knows_it_from_the_start() {
+    let policy = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "all", "namespace": "shop"},
+        "spec": {"size": "small"},
+    });
+    let fleet = sim::fleet().members(2).nodes(1).define(widget_definition()).policy(policy);
+    fleet.run(async |world| {
+        let kept = |cluster: &str| world.cluster(cluster).server().get("widgets.example.com", "shop", "all");
+        assert_eq!(
+            kept("hub").unwrap().value()["spec"]["replicas"],
+            1,
+            "it went through the hub's API server"
+        );
+        assert!(kept("member-1").is_none());
+        assert_eq!(world.cluster("hub").server().count("nodes"), 0);
+    });
+}

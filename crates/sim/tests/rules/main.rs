@@ -4,13 +4,18 @@
 
 mod admission;
 mod conflicts;
+mod containers;
 mod custom;
 mod deletion;
+mod events;
 mod faults;
 mod kit;
 mod lists;
+mod malformed;
 mod nodes;
+mod panics;
 mod patches;
+mod promises;
 mod replay;
 mod runtime;
 mod watches;

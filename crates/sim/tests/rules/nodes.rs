@@ -290,3 +290,58 @@ fn a_resize_changes_resources_without_a_restart() {
         assert_eq!(status["restartCount"], 0);
     });
 }
+
+fn create_spread(world: &World, name: &str, when: &str, key: &str) {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {
+            "containers": [{"name": "main", "image": "nginx:1"}],
+            "topologySpreadConstraints": [{
+                "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when,
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }],
+        },
+    });
+    write(world, Method::POST, "/api/v1/namespaces/default/pods", pod);
+}
+
+#[test]
+fn pods_are_spread_as_they_ask() {
+    fleet().nodes(2).seed(21).run(async |world| {
+        let shape = |zone: &str| NodeShape {
+            labels: [("zone".to_owned(), zone.to_owned())].into(),
+            ..NodeShape::default()
+        };
+        for (node, zone) in [("east-1", "east"), ("east-2", "east"), ("west-1", "west")] {
+            world.add_node("member-1", node, &shape(zone));
+        }
+        for index in 0..6 {
+            create_spread(&world, &format!("p{index}"), "DoNotSchedule", "zone");
+        }
+        world.all_ready("member-1", secs(60)).await;
+        let on = |zone: &str| {
+            let pods = world.cluster("member-1").server().list("pods");
+            let nodes =
+                pods.iter().map(|it| it.value()["spec"]["nodeName"].as_str().unwrap_or("").to_owned());
+            nodes.filter(|it| it.starts_with(zone)).count()
+        };
+        assert_eq!((on("east"), on("west")), (3, 3));
+
+        // With the only node of a zone closed, the other takes one more and no second.
+        let west = json!({"spec": {"unschedulable": true}});
+        write(&world, Method::PATCH, "/api/v1/nodes/west-1", west);
+        create_spread(&world, "p6", "DoNotSchedule", "zone");
+        create_spread(&world, "p7", "DoNotSchedule", "zone");
+        world.pass(secs(60)).await;
+        assert_eq!((on("east"), on("west")), (4, 3));
+        let waiting = world.cluster("member-1").server().list("pods");
+        let waiting =
+            waiting.iter().map(|it| it.value()).find(|it| it["spec"]["nodeName"].is_null()).unwrap();
+        let message = waiting["status"]["conditions"][0]["message"].as_str().unwrap();
+        assert!(message.contains("node(s) didn't match pod topology spread constraints"), "{message}");
+        let open = json!({"spec": {"unschedulable": null}});
+        write(&world, Method::PATCH, "/api/v1/nodes/west-1", open);
+        world.all_ready("member-1", secs(60)).await;
+        assert_eq!((on("east"), on("west")), (4, 4));
+    });
+}

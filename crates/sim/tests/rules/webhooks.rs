@@ -55,7 +55,7 @@ fn told(cluster: &Cluster, mut say: impl FnMut(&Question) -> Said) -> (Vec<Strin
                 hearing.hear(*question, said);
             }
             Answer::Body { code, body } => return (asked, code, serde_json::from_slice(&body).unwrap()),
-            Answer::Watch(_) => panic!("a write is no watch"),
+            Answer::Object { .. } | Answer::Watch(_) => panic!("a write is answered with text"),
         }
     }
 }

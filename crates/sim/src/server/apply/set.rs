@@ -30,12 +30,15 @@ impl FieldSet {
     /// What is in either set.
     pub fn union(&self, other: &Self) -> Self {
         let mut result = self.clone();
-        result.here |= other.here;
-        for (element, set) in &other.below {
-            let merged = result.child(element).union(set);
-            *result.child(element) = merged;
-        }
+        result.absorb(other);
         result
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        self.here |= other.here;
+        for (element, set) in &other.below {
+            self.child(element).absorb(set);
+        }
     }
 
     /// What is in this set and not in the other.

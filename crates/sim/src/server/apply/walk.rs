@@ -136,21 +136,17 @@ fn visit_members(
     }
 }
 
-fn visit_items(
+fn visit_items<'a>(
     shape: Shape<'_>,
-    old: Option<&Value>,
-    new: Option<&Value>,
+    old: Option<&'a Value>,
+    new: Option<&'a Value>,
     path: &mut Vec<String>,
     result: &mut Comparison,
 ) {
     let kind = shape.list();
-    let items = |list: Option<&'_ Value>| -> Vec<(String, Value)> {
-        let items = list.and_then(Value::as_array).into_iter().flatten();
-        items.filter_map(|it| Some((element(kind, it)?, it.clone()))).collect()
-    };
-    let (before, after) = (items(old), items(new));
-    let find = |list: &[(String, Value)], name: &str| -> Option<Value> {
-        list.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone())
+    let (before, after) = (named(kind, old), named(kind, new));
+    let find = |list: &[(String, &'a Value)], name: &str| -> Option<&'a Value> {
+        list.iter().find(|(it, _)| it == name).map(|(_, value)| *value)
     };
     let mut seen: Vec<&str> = Vec::new();
     for (name, _) in before.iter().chain(&after) {
@@ -160,9 +156,15 @@ fn visit_items(
         seen.push(name);
         let (old, new) = (find(&before, name), find(&after, name));
         path.push(name.clone());
-        visit(shape.item(), old.as_ref(), new.as_ref(), path, result);
+        visit(shape.item(), old, new, path, result);
         path.pop();
     }
+}
+
+/// The items of a list with their names.
+fn named<'a>(kind: ListKind<'_>, list: Option<&'a Value>) -> Vec<(String, &'a Value)> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(|it| Some((element(kind, it)?, it))).collect()
 }
 
 fn insert(set: &mut FieldSet, path: &[String]) {

@@ -11,7 +11,8 @@ pub(super) use builtin::{components, schema};
 
 use super::registry::{Registry, Resource};
 
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+/// The name of the schema of metadata.
+pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Where the documents are.
 pub(super) fn index(registry: &Registry) -> Value {

@@ -18,11 +18,16 @@ pub fn json(target: &mut Value, patch: &[u8]) -> Result<(), Failure> {
     let patch: json_patch::Patch = serde_json::from_slice(patch)
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
     let patch = with_lenient_replace(target, patch);
-    json_patch::patch(target, &patch).map_err(|error| {
-        tracing::debug!(%error, "refused a JSON patch");
+    let refused = || {
         let message = "the server rejected our request due to an error in our request";
         Failure { details: serde_json::json!({}), ..Failure::plain(422, "Invalid", message) }
-    })
+    };
+    json_patch::patch(target, &patch).map_err(|error| {
+        tracing::debug!(%error, "refused a JSON patch");
+        refused()
+    })?;
+    // The real server's library puts nothing but objects and lists in the place of an object.
+    if target.is_object() || target.is_array() { Ok(()) } else { Err(refused()) }
 }
 
 /// The real server's library lets `replace` add a member that is missing, as long as its parent is there.

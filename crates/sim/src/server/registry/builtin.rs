@@ -1,7 +1,7 @@
 //! The built-in kinds.
 
 use super::{Names, Resource, ScalePaths, Traits};
-use crate::server::table;
+use crate::server::{schema::Promises, table};
 
 /// Flags: `n`amespaced, `s`tatus, `g`eneration, `u`nconditional update, `c`reate on update, `d`eleted object returned.
 const KINDS: &[(&str, &str, &str, &str, &str)] = &[
@@ -79,22 +79,37 @@ const SELECTABLE: &[(&str, &[&str])] = &[
     ("jobs.batch", &["status.successful"]),
     ("replicasets.apps", &["status.replicas"]),
     ("certificatesigningrequests.certificates.k8s.io", &["spec.signerName"]),
-    ("events", EVENT_FIELDS),
-    ("events.events.k8s.io", EVENT_FIELDS),
-];
-
-const EVENT_FIELDS: &[&str] = &[
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "regarding.kind",
-    "regarding.namespace",
-    "regarding.name",
-    "regarding.uid",
-    "reason",
-    "type",
-    "reportingController",
+    (
+        "events",
+        &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+    ),
+    (
+        "events.events.k8s.io",
+        &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+    ),
 ];
 
 pub(super) fn all() -> impl Iterator<Item = Resource> {
@@ -119,6 +134,7 @@ pub(super) fn all() -> impl Iterator<Item = Resource> {
             scale: None,
             selectable: Vec::new(),
             schema: None,
+            promises: Promises::default(),
             columns: Vec::new(),
         };
         let qualified = resource.qualified();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Names, Resource, ScalePaths, Traits};
-use crate::server::{object::set, table};
+use crate::server::{object::set, schema::Promises, table};
 
 /// One entry for each served version.
 pub(super) fn versions(crd: &Value) -> Vec<Resource> {
@@ -35,6 +35,7 @@ pub(super) fn versions(crd: &Value) -> Vec<Resource> {
             scale: scale(&version["subresources"]["scale"]),
             selectable: selectable(version),
             schema: schema(version),
+            promises: Promises::default(),
             columns: table::custom(&version["additionalPrinterColumns"]),
         })
         .collect()

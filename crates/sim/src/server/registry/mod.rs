@@ -2,6 +2,7 @@
 
 mod builtin;
 mod crd;
+pub mod events;
 mod names;
 
 use std::{
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 pub use crd::established;
 pub use names::Names;
 
-use crate::server::table::Column;
+use crate::server::{schema::Promises, table::Column};
 
 /// One kind, in one of its versions.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub struct Resource {
     pub selectable: Vec<String>,
     /// The schema, for custom resources.
     pub schema: Option<Arc<Value>>,
+    /// What the schema's rules in CEL ask for.
+    pub promises: Promises,
     /// What tables of it show.
     pub columns: Vec<Column>,
 }
@@ -77,6 +80,22 @@ impl Resource {
     /// `plural.group`, or `plural` in the core group.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// The table its objects are kept in.
+    pub fn table(&self) -> String {
+        if self.is_other_face() { "events".to_owned() } else { self.qualified() }
+    }
+
+    /// `group/version` of what is kept.
+    pub fn kept_api_version(&self) -> String {
+        let group = if self.is_other_face() { "" } else { &self.group };
+        group_version(group, &self.storage_version)
+    }
+
+    /// Whether its objects are kept as the kind of another group.
+    pub fn is_other_face(&self) -> bool {
+        events::is_other_face(self)
     }
 
     /// `group/version`, or `version` in the core group.
@@ -139,7 +158,8 @@ impl Registry {
 
     /// One entry for each kind, in its storage version.
     pub fn stored(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.kinds.values().flatten().filter(|it| it.version == it.storage_version)
+        let kept = |it: &&Arc<Resource>| it.version == it.storage_version && !it.is_other_face();
+        self.kinds.values().flatten().filter(kept)
     }
 
     /// Every kind in every version.

@@ -1,10 +1,12 @@
 //! What a CustomResourceDefinition's schema does to an object: unknown fields go, defaults come, the rest is checked.
 
+mod promises;
 mod shape;
 mod validate;
 
 use serde_json::{Map, Value};
 
+pub use promises::{Promises, unchecked};
 pub use shape::{Keys, ListKind, Shape};
 pub use validate::validate;
 

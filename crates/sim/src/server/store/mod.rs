@@ -109,26 +109,27 @@ impl Store {
         self.tables.values()
     }
 
-    /// Writes an object under its own namespace and name, and returns it as it is kept.
-    pub fn put(&mut self, table: &str, object: Value, at: Duration) -> Arc<Stored> {
+    /// Writes an object under its own namespace and name, and returns it with its version.
+    pub fn put(&mut self, table: &str, object: Value, at: Duration) -> Value {
         self.version += 1;
         let version = self.version;
         let neighbour = &mut self.table_mut(table).head;
-        let stored = Arc::new(Stored::new(version, object, neighbour));
+        let (stored, object) = Stored::keep(version, object, neighbour);
+        let stored = Arc::new(stored);
         *neighbour = stored.head.clone();
         let key = stored.key();
         let previous = self.table_mut(table).objects.insert(key.clone(), stored.clone());
         let happened = if previous.is_some() { Happened::Modified } else { Happened::Added };
         self.index(table, &key, previous.as_deref(), Some(&stored));
-        self.record(table, happened, stored.clone(), previous, at);
-        stored
+        self.record(table, happened, stored, previous, at);
+        object
     }
 
     /// Takes an object out, and returns its last state with the version of the delete.
     pub fn delete(&mut self, table: &str, key: &Key, at: Duration) -> Option<Arc<Stored>> {
         let previous = self.table_mut(table).objects.remove(key)?;
         self.version += 1;
-        let stored = Arc::new(Stored::new(self.version, previous.value(), &previous.head));
+        let stored = Arc::new(Stored::keep(self.version, previous.value(), &previous.head).0);
         self.index(table, key, Some(&previous), None);
         self.record(table, Happened::Deleted, stored.clone(), Some(previous), at);
         Some(stored)

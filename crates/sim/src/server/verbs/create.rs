@@ -55,6 +55,7 @@ pub(super) fn create_object(
         let mut errors = rules::validate_new(&resource, &object);
         if let Some(schema) = &resource.schema {
             errors.extend(schema::validate(schema, &object));
+            resource.promises.check(schema, &object, None, &mut errors);
         }
         errors
     };
@@ -81,9 +82,7 @@ pub(super) fn create_object(
         established(&mut object, &call.now);
         call.state.registry.define(&object);
     }
-    let stored = call.state.for_storage(&resource, object)?;
-    let stored = call.state.store.put(&resource.qualified(), stored, call.at);
-    call.state.in_version(&resource, &stored)
+    call.state.keep(&resource, object, call.at)
 }
 
 /// Gives the object its namespace and name.

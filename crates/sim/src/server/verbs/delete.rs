@@ -59,6 +59,7 @@ pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> 
     let options = read_options(call)?;
     let query = &call.request.query;
     let filter = Filter::parse(query.label_selector.as_deref(), query.field_selector.as_deref())?;
+    let filter = filter.on_kept(&call.resource);
     let table = call.table();
     let chosen: Vec<Arc<Stored>> = call
         .state
@@ -145,19 +146,16 @@ pub(in crate::server) fn delete_object(
     if dry_run {
         return Ok((object, !waits));
     }
-    let table = resource.qualified();
+    let table = resource.table();
     if waits {
         if object == before {
             return Ok((object, false));
         }
-        let stored = call.state.for_storage(&resource, object)?;
-        let stored = call.state.store.put(&table, stored, call.at);
-        return Ok((call.state.in_version(&resource, &stored)?, false));
+        return Ok((call.state.keep(&resource, object, call.at)?, false));
     }
     if grace.is_some() && object != before {
         // A pod is first marked and then taken out: watches see both.
-        let stored = call.state.for_storage(&resource, object)?;
-        call.state.store.put(&table, stored, call.at);
+        call.state.keep(&resource, object, call.at)?;
     }
     let gone = call.state.store.delete(&table, &existing.key(), call.at);
     let object = gone.map_or(Ok(before), |it| call.state.in_version(&resource, &it))?;
@@ -218,7 +216,8 @@ fn mark_graceful(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -
             return Grace::Pending;
         }
         let due = meta_str(object, "deletionTimestamp").parse::<Timestamp>().unwrap_or(now);
-        let moved = due - SignedDuration::from_secs(current) + SignedDuration::from_secs(period);
+        let asked_at = due.checked_sub(SignedDuration::from_secs(current)).unwrap_or(now);
+        let moved = later(asked_at, period);
         let (due, period) = if moved < now { (now, period.min(1)) } else { (moved, period) };
         set(object, &["metadata", "deletionTimestamp"], json!(seconds(due)));
         set(object, &["metadata", "deletionGracePeriodSeconds"], json!(period));
@@ -228,10 +227,15 @@ fn mark_graceful(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -
     let finished = matches!(at(object, &["status", "phase"]).as_str(), Some("Succeeded" | "Failed"));
     let unscheduled = at(object, &["spec", "nodeName"]).as_str().is_none_or(str::is_empty);
     let period = if finished || unscheduled { 0 } else { asked.unwrap_or(default).max(0) };
-    set(object, &["metadata", "deletionTimestamp"], json!(seconds(now + SignedDuration::from_secs(period))));
+    set(object, &["metadata", "deletionTimestamp"], json!(seconds(later(now, period))));
     set(object, &["metadata", "deletionGracePeriodSeconds"], json!(period));
     count_generation(object);
     Grace::Seconds(period)
+}
+
+/// So many seconds later, or the end of time.
+fn later(time: Timestamp, period: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(period)).unwrap_or(Timestamp::MAX)
 }
 
 /// Foreground and orphan deletion are finalizers that the garbage collector takes off.
@@ -277,7 +281,7 @@ fn count_generation(object: &mut Value) {
 /// With its definition a kind loses its objects.
 fn drop_definition(call: &mut Call<'_>, crd: &Value) {
     let Some(resource) = call.state.registry.undefine(crd) else { return };
-    let table = resource.qualified();
+    let table = resource.table();
     let keys: Vec<_> = call
         .state
         .store

@@ -6,9 +6,10 @@ use super::{Call, create, update};
 use crate::server::{
     Answer,
     apply::{self, Conflicts, Managers},
+    fields,
     object::{Stored, has, meta_str, set},
     patch, schema,
-    status::Failure,
+    status::{Failure, FieldError},
 };
 
 use super::update::{Endpoint, update_object};
@@ -42,13 +43,38 @@ pub(in crate::server) fn patched(call: &Call<'_>, old: &Value) -> Result<Value, 
     let mut object = old.clone();
     match call.request.content_type.as_str() {
         "application/json-patch+json" => patch::json(&mut object, body)?,
-        "application/merge-patch+json" => patch::merge(&mut object, &parse()?),
+        "application/merge-patch+json" => {
+            let change = parse()?;
+            if change.is_null() {
+                return Err(Failure::bad_request("Invalid JSON Patch"));
+            }
+            must_be_object(&change)
+                .map_err(|it| Failure::bad_request(format!("error decoding patch: {it}")))?;
+            patch::merge(&mut object, &change);
+        }
         "application/strategic-merge-patch+json" if !call.resource.traits.custom => {
-            patch::strategic(&mut object, &parse()?);
+            let change = parse()?;
+            must_be_object(&change).map_err(Failure::bad_request)?;
+            if change.is_object() {
+                patch::strategic(&mut object, &change);
+            }
         }
         other => return Err(unsupported(call, other)),
     }
+    must_be_object(&object).and_then(|()| fields::decode(&call.resource, &object)).map_err(|cause| {
+        let error = FieldError::invalid("patch", &object.to_string().into(), &cause);
+        Failure::invalid("", "", "", vec![error])
+    })?;
     Ok(object)
+}
+
+/// What a decoder of objects says about anything else; null is no object with members, but may be read as one.
+fn must_be_object(value: &Value) -> Result<(), String> {
+    if value.is_object() || value.is_null() {
+        return Ok(());
+    }
+    let found = fields::sort(value);
+    Err(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
 }
 
 fn check_patched(call: &Call<'_>, object: &Value) -> Result<(), Failure> {
@@ -96,8 +122,7 @@ fn server_side_apply(
     endpoint: Endpoint,
 ) -> Result<Answer, Failure> {
     if call.request.query.field_manager.is_none() {
-        let error =
-            crate::server::status::FieldError::required("fieldManager", "is required for apply patch");
+        let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(Failure::invalid("PatchOptions", "meta.k8s.io", "", vec![error]));
     }
     let mut applied = call.body()?;

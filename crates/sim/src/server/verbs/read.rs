@@ -9,7 +9,7 @@ use super::Call;
 use crate::server::{
     Answer, ExpiredWatch,
     form::{Form, metadata_only},
-    object::{Key, Stored},
+    object::{Key, Stored, remove},
     selector::Filter,
     status::Failure,
     table,
@@ -186,6 +186,7 @@ fn filter(call: &Call<'_>) -> Result<Filter, Failure> {
         let message = format!("field label not supported: {field}");
         return Err(Failure::bad_request(message));
     }
+    filter = filter.on_kept(&call.resource);
     let name = &call.request.path.name;
     if !name.is_empty() {
         filter.fields.push(crate::server::selector::FieldRequirement {
@@ -244,6 +245,11 @@ fn write_list(
             body.extend_from_slice(metadata_only(&stored.value()).to_string().as_bytes());
         } else if call.resource.traits.custom {
             body.extend_from_slice(&call.state.text(&call.resource, stored)?);
+        } else if call.resource.is_other_face() {
+            let mut object = call.state.in_version(&call.resource, stored)?;
+            remove(&mut object, &["apiVersion"]);
+            remove(&mut object, &["kind"]);
+            body.extend_from_slice(object.to_string().as_bytes());
         } else {
             // Items of built-in lists do not repeat their kind.
             body.extend_from_slice(&stored.body);
@@ -285,7 +291,11 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     {
         return Err(Failure::expired(format!("too old resource version: {version} ({oldest})")));
     }
-    let seconds = query.timeout_seconds.unwrap_or_else(|| 1_800 + call.seed.of("watch-timeout").below(1_800));
+    let seconds = match query.timeout_seconds {
+        // Less than nothing is over at once.
+        Some(asked) => asked.max(0).unsigned_abs(),
+        None => 1_800 + call.seed.of("watch-timeout").below(1_800),
+    };
     let subscription = call.state.store.table_mut(&table).subscribe();
     Ok(Answer::Watch(WatchPlan {
         table,

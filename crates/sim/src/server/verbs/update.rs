@@ -87,6 +87,7 @@ pub(in crate::server) fn update_object(
     let mut errors = rules_broken(call, &object, &old, endpoint);
     if let Some(schema) = &resource.schema {
         errors.extend(schema::validate(schema, &object));
+        resource.promises.check(schema, &object, Some(&old), &mut errors);
     }
     if !errors.is_empty() {
         return Err(Failure::invalid(&resource.kind, &resource.group, &name, errors));
@@ -117,14 +118,11 @@ fn commit(call: &mut Call<'_>, existing: &Arc<Stored>, object: Value) -> Result<
         && finalizers(&object).next().is_none()
         && at(&object, &["metadata", "deletionGracePeriodSeconds"]).as_i64().unwrap_or(0) == 0
         && !(resource.is_core("namespaces") && has_items(at(&object, &["spec", "finalizers"])));
-    let table = resource.qualified();
     if last_finalizer_gone {
-        call.state.store.delete(&table, &existing.key(), call.at);
+        call.state.store.delete(&resource.table(), &existing.key(), call.at);
         return Ok(object);
     }
-    let stored = call.state.for_storage(&resource, object)?;
-    let stored = call.state.store.put(&table, stored, call.at);
-    call.state.in_version(&resource, &stored)
+    call.state.keep(&resource, object, call.at)
 }
 
 fn has_items(value: &Value) -> bool {
@@ -270,19 +268,18 @@ fn count_generation(call: &Call<'_>, object: &mut Value, old: &Value) {
     if !resource.traits.generation {
         return;
     }
-    let wanted = |value: &Value| {
-        let mut value = value.clone();
-        remove(&mut value, &["metadata"]);
-        if resource.traits.status {
-            remove(&mut value, &["status"]);
-        }
-        value
-    };
+    let counts = |name: &str| name != "metadata" && !(resource.traits.status && name == "status");
+    let (new, before) = (wanted(object, counts), wanted(old, counts));
+    let changed = !new.eq(before);
     let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
-    let changed = wanted(object) != wanted(old);
     if changed || has(old, &["metadata", "generation"]) {
         set(object, &["metadata", "generation"], json!(generation + i64::from(changed)));
     }
+}
+
+/// The members of an object that count, in order.
+fn wanted(object: &Value, counts: impl Fn(&str) -> bool) -> impl Iterator<Item = (&String, &Value)> {
+    object.as_object().into_iter().flatten().filter(move |(name, _)| counts(name))
 }
 
 /// The managers that an update goes on from. A client may change them: one empty entry clears the list, and an empty or
