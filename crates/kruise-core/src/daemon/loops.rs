@@ -6,18 +6,17 @@ use futures::{
     FutureExt,
     future::{BoxFuture, join_all},
 };
-use kube::{Api, Client, runtime::watcher};
+use kube::{Api, runtime::watcher};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info, warn};
 
 use super::{
-    cri::{self, Images, Runtime, sockets},
-    health::Health,
+    cri::{self, Runtime, sockets},
     images::{self, Puller, docker_files::DockerFiles, plugins::Plugins, secrets::Secrets},
     kill::Killer,
     meta::{self, Reporter, Restarter},
-    metrics::DaemonMetrics,
+    parts::{Parts, Runtimes},
     probes,
     recreate::{self, Recreator},
     start::Settings,
@@ -31,12 +30,10 @@ use crate::{
     runtime::{
         cache::{Cache, Cached, Feed, pod::PodLite},
         client,
-        clock::{Clock, Seed},
         controller::{self, Controller, Reconcile, Triggers},
         events::Sink,
         gates::Gate,
         key::Key,
-        metrics::Metrics,
         writes::Writer,
     },
 };
@@ -72,24 +69,6 @@ const CONTAINER_META: Loop = a_loop("runtime_container_meta", 5, BACKOFF);
 const RESTARTER: Loop = a_loop("runtime_container_meta_restarter", 10, RESTART_BACKOFF);
 const POD_PROBES: Loop = a_loop("sync_node_pod_probe", 1, BACKOFF);
 const PROBE_RESULTS: Loop = a_loop("update_node_pod_probe_status", 1, BACKOFF);
-
-/// The runtimes of a node: all of them by name, and the first one, which also keeps the images.
-pub(super) struct Runtimes {
-    by_name: BTreeMap<String, Arc<dyn Runtime>>,
-    first: Arc<dyn Runtime>,
-    images: Arc<dyn Images>,
-}
-
-/// What the loops are made of.
-pub(super) struct Parts {
-    pub(super) settings: Settings,
-    pub(super) client: Client,
-    pub(super) clock: Clock,
-    pub(super) metrics: Metrics,
-    pub(super) counted: DaemonMetrics,
-    pub(super) health: Health,
-    pub(super) seed: Seed,
-}
 
 impl Parts {
     /// Looks for runtimes until there is one. The daemon stays unhealthy meanwhile, and says why.
@@ -129,7 +108,7 @@ impl Parts {
     }
 
     /// Runs every loop until the token is cancelled.
-    pub(super) async fn work(&self, runtimes: Runtimes, token: &CancellationToken) {
+    pub async fn work(&self, runtimes: Runtimes, token: &CancellationToken) {
         let node = self.settings.node.as_str();
         let tasks = TaskTracker::new();
         let sink = Sink::new(self.client.clone(), self.clock.clone(), self.metrics.clone());
@@ -358,9 +337,15 @@ mod tests {
     use crate::{
         daemon::{
             cri::fake::{FakeImages, FakeRuntime},
+            health::Health,
+            metrics::DaemonMetrics,
             tests::no_server,
         },
-        runtime::gates::Gates,
+        runtime::{
+            clock::{Clock, Seed},
+            gates::Gates,
+            metrics::Metrics,
+        },
     };
 
     /// What health says about a daemon that has begun to work, with an API server that refuses everything.

@@ -15,8 +15,10 @@ pub mod probes;
 pub mod recreate;
 
 mod loops;
+mod parts;
 mod start;
 
+pub use parts::{Parts, Runtimes};
 pub use start::{Error, Settings, run};
 
 use crate::{

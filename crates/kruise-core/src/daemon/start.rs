@@ -9,8 +9,8 @@ use super::{
     cri::sockets,
     health::{self, Health},
     images::{docker_files, plugins},
-    loops::Parts,
     metrics::DaemonMetrics,
+    parts::Parts,
 };
 use crate::runtime::{
     client::{self, ConnectError},

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod cloneset;
+mod definitions;
 mod kit;
 mod launch_priority;
 mod node_duties;

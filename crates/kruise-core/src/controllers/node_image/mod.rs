@@ -194,7 +194,7 @@ impl NodeImages {
         let on = On { call: "create NodeImage", owner: "" };
         match self.writer.create(on, key, &body).await {
             // It was made meanwhile: the watch is about to show it.
-            Err(error) if error.code() == Some(409) => Ok(()),
+            Err(error) if error.is_name_taken() => Ok(()),
             created => created.map(drop),
         }
     }

@@ -1,6 +1,8 @@
 //! Controllers of node duties: what they write stays right on a bad network.
 
+mod daemons;
 mod lists;
+mod node_images;
 mod recreate;
 mod terminator;
 
@@ -21,13 +23,14 @@ use tokio_util::sync::CancellationToken;
 
 /// A world with one node in which the kinds of node duties are known.
 fn cluster(seed: u64, weather: Weather) -> FleetBuilder {
-    let known = [
-        "imagepulljobs.apps.kruise.io",
-        "imagelistpulljobs.apps.kruise.io",
-        "containerrecreaterequests.apps.kruise.io",
-    ];
+    knowing(&["imagepulljobs", "imagelistpulljobs", "containerrecreaterequests"], seed, weather)
+}
+
+fn knowing(kinds: &[&str], seed: u64, weather: Weather) -> FleetBuilder {
+    let known: Vec<String> = kinds.iter().map(|it| format!("{it}.apps.kruise.io")).collect();
     let crds = kruise_core::api::crds::crds().into_iter();
-    let crds = crds.filter(|it| it.metadata.name.as_deref().is_some_and(|it| known.contains(&it)));
+    let crds =
+        crds.filter(|it| it.metadata.name.as_deref().is_some_and(|it| known.iter().any(|known| known == it)));
     let fleet = fleet().nodes(1).weather(weather).seed(seed);
     crds.fold(fleet, |fleet, it| fleet.define(json!(it)))
 }
