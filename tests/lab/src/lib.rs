@@ -9,6 +9,7 @@
 //! or the next start removes it.
 
 pub mod binaries;
+pub mod cargo;
 pub mod cluster;
 pub mod control_plane;
 pub mod fakenode;

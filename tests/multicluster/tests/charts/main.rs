@@ -4,5 +4,6 @@
 mod chart;
 mod flags;
 mod hub;
+mod images;
 mod member;
 mod render;
