@@ -22,6 +22,12 @@ pub(crate) fn build_both() -> Result<(PathBuf, PathBuf)> {
     Ok((find(&built, HUB)?, find(&built, AGENT)?))
 }
 
+/// Builds both as they are shipped. With the features of the whole workspace, as benchmarks.
+pub(crate) fn build_both_release() -> Result<(PathBuf, PathBuf)> {
+    let built = run_cargo(&["--workspace", "--release", "--bin", HUB, "--bin", AGENT])?;
+    Ok((find(&built, HUB)?, find(&built, AGENT)?))
+}
+
 const AGENT: &str = "kruise-agent";
 const HUB: &str = "kruise-hub";
 

@@ -119,6 +119,13 @@ pub enum Command {
         #[arg(long = "filename", short = 'f', value_name = "FILE")]
         file: String,
     },
+    /// After the hub was restored from an older copy: which clusters carry out newer plans, and going on from there
+    #[command(after_help = "Example:\n  kubectl fleet recover\n  kubectl fleet recover --yes")]
+    Recover {
+        /// Go on from what the clusters have; without it nothing is written, and the exit code is 2 if there are such clusters
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// What `get` lists.

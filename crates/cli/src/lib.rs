@@ -2,7 +2,7 @@
 //!
 //! [`arguments`] is the command line; [`run`] carries out one command and comes to an [`Answer`]. Each command is one
 //! folder or file: [`tokens`] and [`joining`] let clusters in, [`clusters`] shows and drains them, [`objects`] says where an
-//! object runs and why, or would run. They read with [`connection`], decide with plain functions, and print with [`table`].
+//! object runs and why, or would run, [`recover`] goes on after the hub was restored from an older copy. They read with [`connection`], decide with plain functions, and print with [`table`].
 //! Where objects run is decided by the hub's own planner (ADR 10).
 
 pub mod answer;
@@ -11,6 +11,7 @@ pub mod clusters;
 pub mod connection;
 pub mod joining;
 pub mod objects;
+pub mod recover;
 pub mod table;
 pub mod tokens;
 
@@ -39,5 +40,6 @@ pub async fn run(arguments: Arguments) -> Result<Answer, Error> {
         Command::Status { object } => objects::status(&hub, &object).await,
         Command::Explain { object } => objects::explain(&hub, &object).await,
         Command::Plan { file } => objects::plan(&hub, &file).await,
+        Command::Recover { yes } => recover::recover(&hub, yes).await,
     }
 }

@@ -114,6 +114,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
         assignments: Cache::new("assignments", clock.clone(), metrics.clone()),
         lists: Lists::new(&clock, metrics),
         roster: roster.clone(),
+        heard: Arc::default(),
         key,
         term: Arc::new(Term::new(client.clone(), &namespace)),
         events: events.of("fleet-hub"),
@@ -137,6 +138,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
         metrics: metrics.clone(),
     };
     running.spawn(answerer.controller(settings).run(stop.clone()));
+    let (tidying, token) = (answerer.clone(), stop.clone());
+    running.spawn(async move { tidying.tidy(token).await });
     let token = stop.clone();
     running.spawn(async move { answerer.follow(token).await });
     let (watching, token) = (roster.clone(), stop.clone());

@@ -22,7 +22,7 @@ use scheduling::{
     round::Ledger,
 };
 
-pub use adopt::adopt;
+pub use adopt::{adopt, expose, take_over};
 pub use slots::{read_slots, write_slots};
 
 /// The revision that a hash stands for; 0 for text that is no hash.
@@ -114,7 +114,7 @@ pub fn write(
     keep_only(saved, rows.iter().map(|it| &it.cluster));
     for row in rows {
         let kept = saved.clusters.entry(row.cluster.to_string()).or_default();
-        *kept = LedgerRow { weight: kept.weight, parallelism: kept.parallelism, ..write_row(row) };
+        *kept = LedgerRow { parallelism: kept.parallelism, ..write_row(row) };
     }
 }
 
@@ -210,7 +210,6 @@ fn write_row(row: &Row) -> LedgerRow {
         in_place_only: *in_place_only,
         report: report.as_ref().map(write_report),
         acknowledged: *acknowledged,
-        weight: None,
     }
 }
 

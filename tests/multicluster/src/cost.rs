@@ -1,11 +1,11 @@
 //! What processes and API servers have spent so far, for benchmarks: read it twice and subtract.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, net::SocketAddr};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::Client;
 
-use crate::processes;
+use crate::{agent, processes};
 
 /// Clock ticks per second, as Linux counts the CPU time of processes.
 const TICKS: f64 = 100.0;
@@ -71,9 +71,32 @@ pub async fn writes(client: &Client) -> Result<BTreeMap<String, f64>> {
     Ok(sums)
 }
 
+/// The sum of a metric of one of our processes over all its labels.
+pub async fn metric(at: SocketAddr, name: &str) -> Result<f64> {
+    let (code, text) = agent::get(at, "/metrics").await?;
+    ensure!(code == 200, "{at} answers with {code}");
+    let values = text.lines().filter(|it| it.split(['{', ' ']).next() == Some(name));
+    Ok(values.filter_map(|it| it.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
+}
+
+/// The value that this part of all values (0.99) does not exceed.
+pub fn percentile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!([0.5, 0.9, 0.99, 1.0].map(|it| percentile(&values, it)), [50.0, 90.0, 99.0, 100.0]);
+        assert_eq!((percentile(&[7.0], 0.5), percentile(&[], 0.5).is_nan()), (7.0, true));
+    }
 
     #[test]
     fn this_process_has_memory_and_a_name() {

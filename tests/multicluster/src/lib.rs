@@ -8,6 +8,7 @@ pub mod agent;
 pub mod balancer;
 pub mod cost;
 pub mod duties;
+pub mod fleet;
 pub mod life;
 pub mod processes;
 pub mod programs;

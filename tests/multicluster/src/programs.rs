@@ -22,8 +22,7 @@ async fn find(name: &str, variable: &str) -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(variable) {
         return Ok(program.into());
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = Command::from(lab::cargo::command())
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         // With the features of the whole workspace, as the tests: a package of its own would compile kube anew.
         .args(["build", "--workspace", "--bin", name, "--message-format", "json"])

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use hub::{
-    admission::webhooks as hub_webhooks,
+    admission::{reach, webhooks as hub_webhooks},
     members::{answer, tokens},
     process as hub_process,
 };
 use kruise_core::{
-    api::{crds::WEBHOOK_SERVICE, fleet::keys::CONTENT_NAMESPACE, image_pull_job::keys::SECRETS_NAMESPACE},
+    api::{
+        crds::WEBHOOK_SERVICE,
+        fleet::{self, keys::CONTENT_NAMESPACE},
+        image_pull_job::keys::SECRETS_NAMESPACE,
+    },
     runtime::{
         access::{self, Right, Scope},
         webhook::{
@@ -170,6 +174,7 @@ pub(super) fn hub_access() -> Result<BTreeMap<String, String>> {
             ("content_role", hub.role(CONTENT)),
             ("content_role_binding", hub.binding(CONTENT)),
             ("namespace", namespace(hub_process::NAMESPACE)),
+            ("place_cluster_role", place()),
             ("role", hub.role(Scope::OwnNamespace)),
             ("role_binding", hub.binding(Scope::OwnNamespace)),
             ("service_account", hub.account()),
@@ -190,6 +195,16 @@ fn bootstrap() -> [Value; 2] {
         "subjects": [{ "apiGroup": api, "kind": "Group", "name": tokens::GROUP }],
     });
     [role, binding]
+}
+
+/// For those who may write policies for the whole fleet (SEC-4). Nobody is bound to it.
+fn place() -> Value {
+    let verbs = [reach::Verb::Place, reach::Verb::Override].map(reach::Verb::as_str);
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "kruise-fleet-place" },
+        "rules": [{ "apiGroups": [fleet::GROUP], "resources": [reach::RESOURCE], "verbs": verbs }],
+    })
 }
 
 /// `config/webhook`: both configurations and the Service they lead to. The manager fills in the bundle.

@@ -8,7 +8,7 @@ use ::hub::dispatch::{
 };
 use kruise_core::api::fleet::{
     CloneSetSlice, Counts, Slice,
-    assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, ShareState},
+    assignment::{Assignment, AssignmentSpec, AssignmentStatus, CapacityAnswer, Intent, ShareState},
     binding::FleetBinding,
 };
 use scheduling::split::State;
@@ -135,9 +135,20 @@ fn obey(cluster: &mut Cluster) {
         }
         (_, Intent::Orphan) => (Counts::default(), ShareState::Orphaned),
         (_, Intent::Delete) => (Counts::default(), ShareState::Deleted),
-        _ => (old.counts, ShareState::Settled),
+        _ => (old.counts.clone(), ShareState::Settled),
     };
     let generation = old.generation.max(1);
+    // Its pods take up the room that it had for them. What it would say to another question nobody knows, and what is not known is
+    // unlimited: it is not asked on paper.
+    let asked = spec.capacity_question.as_ref().map(|it| it.id.as_str());
+    let known = old.capacity.filter(|it| asked == Some(it.question.as_str()));
+    if asked.is_some() && known.is_none() {
+        Arc::make_mut(&mut cluster.facts).features.clear();
+    }
+    let capacity = known.map(|it| CapacityAnswer {
+        fit_now: it.fit_now.saturating_add(old.counts.replicas).saturating_sub(counts.replicas),
+        ..it
+    });
     assignment.status = Some(AssignmentStatus {
         incarnation: old.incarnation.max(1),
         report: old.report + 1,
@@ -151,6 +162,7 @@ fn obey(cluster: &mut Cluster) {
         target: spec.target.clone(),
         stable: spec.stable.clone(),
         counts,
+        capacity,
         state: Some(state),
         ..AssignmentStatus::default()
     });

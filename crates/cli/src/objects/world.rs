@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ::hub::{
-    dispatch::plan::{self, Cluster, Observed, Round, Winner},
+    dispatch::plan::{self, Cluster, Observed, Round, Winner, caution::Word},
     placement::{
         matching::{self, Outcome, Policy, Subject},
         select::{ClusterFacts, Selection, select},
@@ -141,22 +141,30 @@ pub fn clusters(
     let mut clusters: Vec<Cluster> = members
         .iter()
         .map(|it| Cluster {
-            facts: ClusterFacts::from(it),
+            facts: Arc::new(ClusterFacts::from(it)),
             is_member: true,
             shown: state(it),
             planning: planning(state(it)),
             assignment: share(&it.name_any()),
+            // What is printed is about what is stored; whether that is so is the hub's to find out.
+            word: Word::Heard,
+            // Only the hub sees the shares of all objects.
+            promised_to_others: 0,
+            asked_for: 0,
         })
         .collect();
     let known: BTreeSet<&String> = binding.iter().flat_map(|it| it.spec.ledger.clusters.keys()).collect();
     for name in known {
         if !clusters.iter().any(|it| it.facts.name == *name) {
             clusters.push(Cluster {
-                facts: ClusterFacts { name: name.clone(), ..ClusterFacts::default() },
+                facts: Arc::new(ClusterFacts { name: name.clone(), ..ClusterFacts::default() }),
                 is_member: false,
                 shown: ClusterState::Offline,
                 planning: State::Offline,
                 assignment: share(name),
+                word: Word::Heard,
+                promised_to_others: 0,
+                asked_for: 0,
             });
         }
     }

@@ -8,7 +8,9 @@ pub mod joining;
 pub mod members;
 pub mod object;
 pub mod policy;
+pub mod reach;
 pub mod reviews;
+mod rights;
 pub mod webhooks;
 
 use kruise_core::runtime::webhook::{FieldError, Verdict};

@@ -36,6 +36,11 @@ pub fn default(policy: &mut Value) {
     fill_in(spec, &defaults);
 }
 
+/// What a policy says, if that can be read.
+pub fn placement(policy: &Value) -> Option<Placement> {
+    serde_json::from_value(policy.get("spec")?.clone()).ok()
+}
+
 /// What is wrong with a policy, given the clusters that there are.
 pub fn check(policy: &Value, fleet: &[ClusterFacts]) -> Findings {
     let spec = policy.get("spec").unwrap_or(&Value::Null);

@@ -22,7 +22,9 @@ use kube::{
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::{Findings, deletion, deletion::Reach, joining, members, object, object::Quota, policy};
+use super::{
+    Findings, deletion, deletion::Reach, joining, members, object, object::Quota, policy, reach, rights,
+};
 use crate::{
     members::{joining::Token, tokens},
     placement::select::ClusterFacts,
@@ -107,10 +109,26 @@ impl Reviewer {
 
     pub(super) async fn policy(&self, request: &AdmissionRequest) -> Verdict {
         let Some(object) = &request.object else { return deleted(request, Reach::default()) };
-        match self.clusters().await {
+        let verdict = match self.clusters().await {
             Ok(members) => {
                 let facts: Vec<_> = members.iter().map(ClusterFacts::from).collect();
                 policy::check(object, &facts).verdict()
+            }
+            Err(error) => return unknown(&error),
+        };
+        // What cannot be read was refused; then nobody has to be asked.
+        let Some(placement) = policy::placement(object) else { return verdict };
+        if matches!(verdict, Verdict::Denied(_)) {
+            return verdict;
+        }
+        let before = request.old_object.as_ref().and_then(policy::placement);
+        let needs = reach::needs(before.as_ref(), &placement);
+        let user = &request.user_info;
+        match rights::answers(&self.client, user, &needs).await {
+            Ok(answers) => {
+                let name = user.username.as_deref().unwrap_or_default();
+                let faults = reach::faults(&needs, &answers, name);
+                if faults.is_empty() { verdict } else { Verdict::forbidden(faults) }
             }
             Err(error) => unknown(&error),
         }

@@ -4,6 +4,7 @@ mod bad_input;
 mod deletion;
 mod joining;
 mod members;
+mod reach;
 
 use kruise_core::runtime::webhook::Verdict;
 use proptest::prelude::*;

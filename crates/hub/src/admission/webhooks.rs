@@ -15,7 +15,7 @@ use kruise_core::{
     },
 };
 
-use super::reviews::Reviewer;
+use super::{reviews::Reviewer, rights};
 
 /// The Secret of the certificate, unless told otherwise.
 pub const CERTIFICATE_SECRET: &str = "kruise-hub-webhook-certs";
@@ -100,7 +100,7 @@ pub fn needs() -> Vec<Right> {
         // Templates are judged by the API server, as a dry run.
         access::cluster("", "podtemplates", &["create"]),
     ];
-    [own, webhook::needs(CERTIFICATE_SECRET, &names(), api::converted_crds())].concat()
+    [own, rights::needs(), webhook::needs(CERTIFICATE_SECRET, &names(), api::converted_crds())].concat()
 }
 
 /// The webhook server, bound to its port.

@@ -6,7 +6,7 @@ use kruise_core::{
         API_VERSION,
         assignment::Assignment,
         binding::{FleetBinding, FleetBindingSpec, FleetBindingStatus},
-        keys,
+        keys::{self, events},
         revision::FleetRevision,
     },
     runtime::{
@@ -50,12 +50,24 @@ where
         round: Round,
     ) -> Result<Next, Error> {
         let Round { save, body, writes, removals, standing, is_settled, expires, look_again } = round;
-        if !writes.is_empty() && !seen.is_ours {
-            self.claim(seen).await?;
-        }
-        let binding = self.save(key, seen, save, &writes).await?;
-        if let Some(body) = body {
-            self.publish(key, body).await?;
+        // None of these says anything to a cluster, so their order does not matter; all are stored before the first that does. What
+        // is under way is not given up because another one fails: its answer is worth knowing.
+        let claiming =
+            async { if writes.is_empty() || seen.is_ours { Ok(()) } else { self.claim(seen).await } };
+        let publishing = async {
+            match body {
+                Some(body) => self.publish(key, body).await,
+                None => Ok(()),
+            }
+        };
+        let (claimed, binding, published) =
+            tokio::join!(claiming, self.save(key, seen, save, &writes), publishing);
+        let binding = binding?;
+        self.weigh(key, binding.as_ref());
+        claimed.and(published)?;
+        if !writes.is_empty() {
+            // What clusters say of it, they say in a moment: the first status tells that too, and not that nobody has answered.
+            self.memory().entry(key.clone()).or_default().status.get_or_insert(self.shared.clock.instant());
         }
         self.write(seen, writes).await?;
         for cluster in removals {
@@ -66,7 +78,13 @@ where
                 status::Told::EveryTime => {
                     self.shared.events.record(about(&*seen.object), *severity, reason, message);
                 }
-                status::Told::Once => self.tell_once(key, seen, *severity, reason, message),
+                status::Told::Once => {
+                    if self.tell_once(key, seen, *severity, reason, message)
+                        && *reason == events::REPORT_REFUSED
+                    {
+                        self.shared.measures.refused();
+                    }
+                }
             }
         }
         let rest = self.tell(key, seen, observed, binding, &standing).await?;
@@ -76,6 +94,15 @@ where
         }
         let unsettled = (!is_settled).then_some(LOOK_AGAIN);
         Ok([rest, unsettled, look_again].into_iter().flatten().min().map_or(Next::Change, Next::After))
+    }
+
+    /// Notes the size of a ledger that is new, or new to this process.
+    fn weigh(&self, key: &Key, binding: Option<&FleetBinding>) {
+        let Some(binding) = binding else { return };
+        let fleet = &self.shared.measures.fleet;
+        fleet.weigh(&self.label(key), binding.metadata.generation.unwrap_or_default(), || {
+            serde_json::to_string(&binding.spec.ledger).map_or(0, |it| it.len())
+        });
     }
 
     /// Puts our finalizer on the object before anything of it is in a cluster.
@@ -120,7 +147,7 @@ where
         let stored = seen.stored_binding();
         let Some(mut spec) = spec else { return Ok(stored.cloned()) };
         if !writes.is_empty() {
-            let ours = self.term().await?;
+            let ours = self.term(seen, writes).await?;
             let newer = spec.ledger.term;
             if newer > ours {
                 return Err(Error::Deposed { newer, ours });
@@ -176,7 +203,7 @@ where
         if writes.is_empty() {
             return Ok(());
         }
-        let term = self.term().await?;
+        let term = self.term(seen, &writes).await?;
         let (growing, others): (Vec<_>, Vec<_>) = writes.into_iter().partition(|it| it.grows);
         for group in [others, growing] {
             let writing = stream::iter(group).map(|it| self.assign(seen, it, term));
@@ -206,6 +233,8 @@ where
             }
         };
         self.shared.measures.dispatched();
+        let sent = (written.spec.seq, self.shared.clock.instant());
+        self.memory().entry(Key::of(&*seen.object)).or_default().sent.insert(cluster, sent);
         self.shared.assignments.wrote(DeserializeGuard(Ok(written)));
         Ok(())
     }
@@ -270,15 +299,22 @@ where
         Ok(None)
     }
 
-    async fn term(&self) -> Result<u64, Error> {
-        let known = self.shared.assignments.all();
+    /// The term to write these under.
+    async fn term(&self, seen: &Seen<K>, writes: &[Write]) -> Result<u64, Error> {
         // What clusters have applied counts as well: a hub that was restored from an older copy has forgotten terms.
         let term = |it: &Assignment| {
             let said = it.status.as_ref().map_or(0, |it| it.applied_term);
             term::believable(said, it.spec.term)
         };
-        let known = known.iter().filter_map(|it| it.0.as_ref().ok()).map(term).max();
-        Ok(self.shared.term.get(known.unwrap_or_default()).await?)
+        // Only where it is more than was written: another leader's plan deposes us, and its term is not taken over.
+        let forgotten = |it: &Assignment| Some(term(it)).filter(|known| *known > it.spec.term);
+        let stored = writes.iter().filter_map(|it| seen.assignment(&it.cluster));
+        let floor = stored.filter_map(forgotten).max().unwrap_or_default();
+        let known = || {
+            let all = self.shared.assignments.all();
+            all.iter().filter_map(|it| it.0.as_ref().ok()).map(term).max().unwrap_or_default()
+        };
+        Ok(self.shared.term.get(floor, known).await?)
     }
 
     pub(super) fn bindings(&self, seen: &Seen<K>) -> Api<FleetBinding> {

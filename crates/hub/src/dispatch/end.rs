@@ -65,7 +65,9 @@ pub fn swept_by(
     kind: Option<&ObjectMeta>,
     namespace: Option<&ObjectMeta>,
 ) -> Option<SweptBy> {
-    let shares: Vec<_> = observed.clusters.iter().filter_map(|it| it.assignment.as_ref()).collect();
+    let mut shares: Vec<_> = observed.clusters.iter().filter_map(|it| it.assignment.as_ref()).collect();
+    // Whoever was only asked has nothing to lose.
+    shares.retain(|it| it.spec.intent != Intent::Ask);
     if shares.is_empty() || shares.iter().any(|it| it.spec.intent != Intent::Apply) {
         return None;
     }
@@ -94,19 +96,24 @@ pub fn end(observed: &Observed<'_>) -> Ending {
             saved.clusters.remove(name);
             continue;
         };
-        if is_over(assignment) {
+        // A question may go at once, unless it is asked where a plan was forgotten that is still carried out.
+        if is_over(assignment) || assignment.spec.intent == Intent::Ask && cluster.newest() == 0 {
             saved.clusters.remove(name);
             ending.removals.push(name.clone());
             continue;
         }
         let wanted = intent(observed, assignment);
         let Some(row) = saved.clusters.get_mut(name) else { continue };
-        if assignment.spec.intent == wanted && assignment.spec.seq >= row.share.seq {
+        // A cluster that knows a newer plan has refused this one (HA-5).
+        let status = assignment.status.as_ref();
+        let said = status.map_or(0, |it| it.applied_seq);
+        let is_refused = said > assignment.spec.seq
+            || term::is_refused(status.map_or(0, |it| it.applied_term), assignment.spec.term);
+        if assignment.spec.intent == wanted && assignment.spec.seq >= row.share.seq && !is_refused {
             ending.waiting.push(name.clone());
             continue;
         }
         // Above what the cluster knows as well: to a hub that was restored it may be more than is stored (HA-5).
-        let said = assignment.status.as_ref().map_or(0, |it| it.applied_seq);
         let known = term::believable(said, assignment.spec.seq);
         if row.share.seq <= known {
             row.share.seq = known + 1;
@@ -138,7 +145,7 @@ pub fn end(observed: &Observed<'_>) -> Ending {
 /// By the policy that holds now; without one, by what was last said to the cluster.
 fn intent(observed: &Observed<'_>, assignment: &Assignment) -> Intent {
     // What is under way is not turned round.
-    if assignment.spec.intent != Intent::Apply {
+    if !matches!(assignment.spec.intent, Intent::Apply | Intent::Ask) {
         return assignment.spec.intent;
     }
     // Copies of a job that is over are not left behind when its time to live is over (IPJ-2).

@@ -93,7 +93,7 @@ where
     async fn end(&self, key: &Key, seen: &Seen<K>, observed: &Observed<'_>) -> Result<Next, Error> {
         let ending = end::end(observed);
         if ending.is_over() {
-            return self.let_go(seen).await;
+            return self.let_go(key, seen).await;
         }
         self.save(key, seen, ending.save, &ending.writes).await?;
         self.write(seen, ending.writes).await?;
@@ -108,7 +108,7 @@ where
     }
 
     /// The last steps of a deletion: the binding, and then our finalizer.
-    async fn let_go(&self, seen: &Seen<K>) -> Result<Next, Error> {
+    async fn let_go(&self, key: &Key, seen: &Seen<K>) -> Result<Next, Error> {
         if let Some(binding) = seen.stored_binding() {
             let api = self.bindings(seen);
             delete("delete a binding", &api, &binding.name_any(), uid(binding)).await?;
@@ -120,6 +120,10 @@ where
             // Gone by now.
             Err(error) if error.code() == Some(404) => {}
             other => other?,
+        }
+        // Nobody looks at it again if it went with our finalizer.
+        if self.objects.get(key).is_none() {
+            self.forget(key);
         }
         Ok(Next::Change)
     }

@@ -18,7 +18,7 @@ mod leave;
 mod observe;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap, HashSet},
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -44,19 +44,22 @@ use kruise_core::{
         key::Key,
     },
 };
-use kube::{Client, Resource, core::DeserializeGuard};
+use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
 use lists::Lists;
 use raw::Raw;
+use status::figures::Figures;
 use term::Term;
 
 /// How many objects are planned at once.
 pub const WORKERS: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
 /// How soon an object is looked at again while something is under way that only time brings on.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// How long an object is left alone after a round. Clusters answer one by one, and every round saves the ledger of all of them.
+const ROUND_REST: Duration = Duration::from_millis(50);
 /// How long the status of an object rests after it was written (ST-7).
 const STATUS_REST: Duration = Duration::from_secs(1);
 
@@ -80,6 +83,8 @@ pub struct Shared {
     pub lists: Lists,
     /// The clusters and their states.
     pub roster: Roster,
+    /// Clusters that have said, since this process started, that they do what is stored (HA-5).
+    pub heard: Arc<Mutex<HashSet<String>>>,
     /// From which names of bodies are made.
     pub key: RevisionKey,
     /// The number of this leadership.
@@ -135,6 +140,18 @@ struct Memory {
     told: Vec<String>,
     /// The name of the body that is known to be stored.
     body: Option<String>,
+    /// What clusters are asked, and since when; nothing before it was first looked at.
+    asked: Option<BTreeMap<String, Question>>,
+    /// Shares that were written and not acknowledged yet, by cluster: their number, and when.
+    sent: BTreeMap<String, (u64, Instant)>,
+}
+
+/// A question that is stored for a cluster.
+#[derive(Debug, Clone)]
+struct Question {
+    id: String,
+    /// When it was first seen; nothing if that was long ago.
+    since: Option<Instant>,
 }
 
 /// Why a round has failed.
@@ -219,9 +236,15 @@ where
     });
     let wake = triggers.clone();
     shared.bindings.on_change(move |change| {
-        // Ours are known already; one that somebody deleted is not.
-        let before = change.before.as_ref().filter(|_| change.after.is_none());
-        let object = before.and_then(|it| it.0.as_ref().ok()).map(|it| &it.spec.object);
+        // Ours are known already; one that somebody deleted, or a person's word, is not.
+        let readable =
+            |it: &Option<Arc<Guarded<FleetBinding>>>| it.as_ref().and_then(|it| it.0.as_ref().ok().cloned());
+        let (before, after) = (readable(&change.before), readable(&change.after));
+        let said = |it: &Option<FleetBinding>| {
+            it.as_ref().and_then(|it| it.annotations().get(keys::RECOVER).cloned())
+        };
+        let is_news = change.after.is_none() || said(&before) != said(&after);
+        let object = before.or(after).filter(|_| is_news).map(|it| it.spec.object);
         if let Some(object) = object.filter(|it| it.kind == K::kind(&())) {
             wake.now(Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name));
         }
@@ -252,7 +275,7 @@ where
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
         let Some(object) = self.objects.get(&key) else {
-            self.memory().remove(&key);
+            self.forget(&key);
             return Ok(Next::Change);
         };
         let seen = self.observe(&object)?;
@@ -272,11 +295,18 @@ where
         let begun = self.shared.clock.instant();
         let round = plan::plan(&observed);
         self.shared.measures.planned(self.shared.clock.since(begun), &round);
+        if let Some(figures) = &round.standing.figures {
+            self.measure(&key, figures);
+        }
         self.carry_out(&key, &seen, &observed, round).await
     }
 
     fn exists(&self, key: &Key) -> bool {
         self.objects.get(key).is_some()
+    }
+
+    fn rest(&self, _: &Key) -> Duration {
+        ROUND_REST
     }
 }
 
@@ -285,7 +315,33 @@ where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: Cached,
 {
-    /// Tells people, unless it is what they were told last.
+    /// Counts what a round came to, and how long shares took that are acknowledged now.
+    fn measure(&self, key: &Key, figures: &Figures) {
+        let fleet = &self.shared.measures.fleet;
+        fleet.follow(&self.label(key), figures);
+        let mut memory = self.memory();
+        let Some(Memory { sent, .. }) = memory.get_mut(key) else { return };
+        sent.retain(|cluster, (seq, at)| {
+            let is_done = figures.acknowledged.get(cluster).is_some_and(|it| *it >= *seq);
+            if is_done {
+                fleet.acknowledged(self.shared.clock.since(*at));
+            }
+            !is_done
+        });
+    }
+
+    /// Keeps nothing about an object that is gone.
+    fn forget(&self, key: &Key) {
+        self.memory().remove(key);
+        self.shared.measures.fleet.forget(&self.label(key));
+    }
+
+    /// What sums over all objects know an object by.
+    fn label(&self, key: &Key) -> String {
+        format!("{} {key}", K::kind(&()))
+    }
+
+    /// Tells people, unless it is what they were told last. Says whether it was news.
     fn tell_once(
         &self,
         key: &Key,
@@ -293,12 +349,12 @@ where
         severity: Severity,
         reason: &'static str,
         message: &str,
-    ) {
+    ) -> bool {
         let told = format!("{reason}: {message}");
         let mut memory = self.memory();
         let known = &mut memory.entry(key.clone()).or_default().told;
         if known.contains(&told) {
-            return;
+            return false;
         }
         // The last few: what was told an hour ago may be told again.
         known.push(told);
@@ -307,6 +363,7 @@ where
         }
         drop(memory);
         self.shared.events.record(about(&*seen.object), severity, reason, message);
+        true
     }
 
     fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {

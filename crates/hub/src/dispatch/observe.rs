@@ -1,6 +1,9 @@
 //! Caches -> one read of the world for one object. The only reader of caches.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+};
 
 use jiff::Timestamp;
 use kruise_core::{
@@ -19,8 +22,12 @@ use scheduling::split::State;
 use serde_json::Value;
 
 use super::{
-    Dispatcher, Error, Shared,
-    plan::{Cluster, Observed, Winner},
+    Dispatcher, Error, Question, Shared,
+    plan::{
+        Cluster, Observed, Winner,
+        caution::{self, Word},
+        room,
+    },
     raw::Raw,
 };
 use crate::{
@@ -90,10 +97,16 @@ where
         let binding = self.binding(&reference)?;
         let ledger = binding.as_ref().and_then(|it| it.0.as_ref().ok()).map(|it| &it.spec.ledger);
         let known: BTreeSet<String> = ledger.iter().flat_map(|it| it.clusters.keys().cloned()).collect();
-        let clusters = self.clusters(&reference, known)?;
+        let policy = self.policy(object);
+        let mut clusters = self.clusters(&reference, known, policy.as_ref())?;
+        if policy.as_ref().is_some_and(|it| room::matters(&it.placement)) {
+            clusters.iter_mut().for_each(|it| it.promised_to_others = self.promised(it, &reference));
+            let is_planned = ledger.is_some_and(|it| Some(it.generation) == object.meta().generation);
+            self.count_waiting(&Key::of(&**object), &mut clusters, is_planned);
+        }
         Ok(Seen {
             json: object.json(),
-            policy: self.policy(object),
+            policy,
             is_ending: object.meta().deletion_timestamp.is_some(),
             is_ours: object.finalizers().iter().any(|it| it == keys::FINALIZER),
             object: object.clone(),
@@ -117,44 +130,106 @@ where
         }
     }
 
-    /// All clusters of the fleet, and those of the ledger that are not in it any more: what they hold still counts.
-    fn clusters(&self, reference: &FederatedObject, known: BTreeSet<String>) -> Result<Vec<Cluster>, Error> {
-        let mut clusters: Vec<Cluster> = self
-            .shared
-            .roster
-            .standings()
-            .into_iter()
-            .map(|it| Cluster {
-                facts: it.facts,
+    /// All clusters of the fleet that take part, and those of the ledger that are not in it any more: what they hold still
+    /// counts.
+    fn clusters(
+        &self,
+        reference: &FederatedObject,
+        mut known: BTreeSet<String>,
+        policy: Option<&Winner>,
+    ) -> Result<Vec<Cluster>, Error> {
+        let name = names::assignment(reference);
+        let mut clusters = Vec::new();
+        for standing in &*self.shared.roster.standings() {
+            let is_known = known.remove(&standing.facts.name);
+            let cluster = Cluster {
+                facts: standing.facts.clone(),
                 is_member: true,
-                shown: it.shown,
-                planning: it.planning,
-                assignment: None,
-            })
-            .collect();
-        for name in known {
-            if !clusters.iter().any(|it| it.facts.name == name) {
-                clusters.push(Cluster {
-                    facts: ClusterFacts { name, ..ClusterFacts::default() },
-                    is_member: false,
-                    shown: ClusterState::Offline,
-                    planning: State::Offline,
-                    assignment: None,
-                });
+                shown: standing.shown,
+                planning: standing.planning,
+                assignment: self.assignment(&standing.facts.name, &name)?,
+                word: self.word(&standing.facts.name),
+                promised_to_others: 0,
+                asked_for: 0,
+            };
+            if is_known || cluster.takes_part(policy, (&K::group(&()), &K::kind(&()))) {
+                clusters.push(cluster);
             }
         }
-        let name = names::assignment(reference);
-        for cluster in &mut clusters {
-            let key = Key::new(&names::cluster_namespace(&cluster.facts.name), &name);
-            let Some(stored) = self.shared.assignments.get(&key) else { continue };
-            match &stored.0 {
-                Ok(assignment) => cluster.assignment = Some(Arc::new(assignment.clone())),
-                Err(fault) => {
-                    return Err(Error::Unreadable { what: key.to_string(), fault: fault.error.clone() });
-                }
-            }
+        for gone in known {
+            clusters.push(Cluster {
+                assignment: self.assignment(&gone, &name)?,
+                facts: Arc::new(ClusterFacts { name: gone, ..ClusterFacts::default() }),
+                is_member: false,
+                shown: ClusterState::Offline,
+                planning: State::Offline,
+                word: Word::Heard,
+                promised_to_others: 0,
+                asked_for: 0,
+            });
         }
         Ok(clusters)
+    }
+
+    /// Whether what is stored of a cluster is what it does. Once that was so it stays: what is stored later is our own.
+    fn word(&self, cluster: &str) -> Word {
+        let heard = || self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard().contains(cluster) {
+            return Word::Heard;
+        }
+        let stored = || {
+            let all = self.shared.assignments.in_namespace(&names::cluster_namespace(cluster));
+            caution::stored(all.iter().filter_map(|it| it.0.as_ref().ok()))
+        };
+        let word = caution::compare(self.shared.roster.word(cluster).as_ref(), stored);
+        if word == Word::Heard {
+            heard().insert(cluster.to_owned());
+        }
+        word
+    }
+
+    /// The Assignment of this name that is stored for a cluster.
+    fn assignment(&self, cluster: &str, name: &str) -> Result<Option<Arc<Assignment>>, Error> {
+        let key = Key::new(&names::cluster_namespace(cluster), name);
+        let Some(stored) = self.shared.assignments.get(&key) else { return Ok(None) };
+        match &stored.0 {
+            Ok(assignment) => Ok(Some(Arc::new(assignment.clone()))),
+            Err(fault) => Err(Error::Unreadable { what: key.to_string(), fault: fault.error.clone() }),
+        }
+    }
+
+    /// Notes for how long clusters have been asked what they are asked. Questions that an earlier process asked are as old as that if
+    /// the object was planned since: nobody is waited for again because the hub was restarted (HA-4).
+    fn count_waiting(&self, key: &Key, clusters: &mut [Cluster], is_planned: bool) {
+        let now = self.shared.clock.instant();
+        let mut memory = self.memory();
+        let asked = &mut memory.entry(key.clone()).or_default().asked;
+        let since = if asked.is_none() && is_planned { None } else { Some(now) };
+        let known = asked.get_or_insert_default();
+        for cluster in clusters {
+            let stored = cluster.assignment.as_ref().and_then(|it| it.spec.capacity_question.as_ref());
+            let Some(id) = stored.map(|it| it.id.clone()) else {
+                known.remove(&cluster.facts.name);
+                continue;
+            };
+            let question = known
+                .entry(cluster.facts.name.clone())
+                .and_modify(|it| {
+                    if it.id != id {
+                        *it = Question { id: id.clone(), since };
+                    }
+                })
+                .or_insert_with(|| Question { id: id.clone(), since });
+            cluster.asked_for = question.since.map_or(u32::MAX, |it| {
+                u32::try_from(now.saturating_duration_since(it).as_secs()).unwrap_or(u32::MAX)
+            });
+        }
+    }
+
+    /// What others were promised in a cluster and nobody has seen taken.
+    fn promised(&self, cluster: &Cluster, reference: &FederatedObject) -> u64 {
+        let shares = self.shared.assignments.in_namespace(&names::cluster_namespace(&cluster.facts.name));
+        room::promised(shares.iter().filter_map(|it| it.0.as_ref().ok()), &reference.uid)
     }
 
     /// The policy that wins for the object. A job that was made from a list of images is placed as its list is.

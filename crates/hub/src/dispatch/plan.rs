@@ -5,8 +5,10 @@
 //! ledger is saved first and a share counts from then on (HA-3).
 
 mod basis;
+pub mod caution;
 mod names;
 mod pulls;
+pub(super) mod room;
 mod shares;
 
 use std::{sync::Arc, time::Duration};
@@ -15,7 +17,7 @@ use jiff::Timestamp;
 use kruise_core::api::fleet::{
     FederatedObject,
     assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, ShareState},
-    binding::{FleetBinding, FleetBindingSpec, Ledger as Saved, PolicyRef},
+    binding::{ClusterRow, FleetBinding, FleetBindingSpec, Ledger as Saved, PolicyRef},
     member_cluster::ClusterState,
     policy::{Placement, ReplicasMode, RolloutOrder},
     revision::FleetRevisionSpec,
@@ -38,10 +40,11 @@ use crate::{
     placement::{
         kinds::{self, Division, Kind, PodNumbers, pods_report},
         round::Prepared,
-        select::{ClusterFacts, Selection},
+        select::{self, ClusterFacts, Selection},
     },
 };
 use basis::Basis;
+use room::Room;
 
 pub(super) use pulls::{Pulls, is_outlived};
 
@@ -61,7 +64,7 @@ pub struct Winner {
 #[derive(Debug, Clone)]
 pub struct Cluster {
     /// What policies see of it.
-    pub facts: ClusterFacts,
+    pub facts: Arc<ClusterFacts>,
     /// Whether there is a MemberCluster for it.
     pub is_member: bool,
     /// Its state, for people.
@@ -70,9 +73,24 @@ pub struct Cluster {
     pub planning: State,
     /// The Assignment that is stored for it.
     pub assignment: Option<Arc<Assignment>>,
+    /// Whether what is stored of it is what it does.
+    pub word: caution::Word,
+    /// Replicas of other objects that it was granted and that nobody has seen on a node yet (SPLIT-7).
+    pub promised_to_others: u64,
+    /// Seconds for which it has been asked how much room it has.
+    pub asked_for: u32,
 }
 
 impl Cluster {
+    /// Whether a round of an object has to look at the cluster: the policy selects it, or it has a share. One that is in the
+    /// ledger has to be looked at as well.
+    pub fn takes_part(&self, winner: Option<&Winner>, (group, kind): (&str, &str)) -> bool {
+        let selects = |it: &Winner| {
+            !matches!(select::select(&it.placement, &self.facts, group, kind), Selection::Not(_))
+        };
+        self.assignment.is_some() || winner.is_some_and(selects)
+    }
+
     fn status(&self) -> Option<&AssignmentStatus> {
         self.assignment.as_ref()?.status.as_ref()
     }
@@ -84,9 +102,13 @@ impl Cluster {
     /// Whether it knows a newer plan than `seq`. Then this hub was restored from an older copy, and the cluster is left
     /// alone (HA-5).
     pub(super) fn is_ahead_of(&self, seq: u64) -> bool {
+        self.newest() > seq
+    }
+
+    /// The number of the newest plan that is written for it, or that it says to carry out.
+    pub(super) fn newest(&self) -> u64 {
         let stored = self.stored().map_or(0, |it| it.seq);
-        let applied = self.status().map_or(0, |it| it.applied_seq);
-        stored.max(applied) > seq
+        stored.max(self.status().map_or(0, |it| it.applied_seq))
     }
 }
 
@@ -101,7 +123,7 @@ pub struct Observed<'a> {
     pub policy: Option<&'a Winner>,
     /// What was promised.
     pub binding: Option<&'a FleetBinding>,
-    /// All clusters of the fleet, and those that the ledger knows.
+    /// All clusters of the fleet that take part, and those that the ledger knows.
     pub clusters: &'a [Cluster],
     /// From which names of bodies are made. The hub alone has it: without it bodies keep the names that they have, and new ones
     /// get none.
@@ -118,12 +140,36 @@ impl Observed<'_> {
         self.object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
     }
 
+    /// What was last told of a cluster. It stands where what the cluster says now cannot be true (section 23).
+    pub(super) fn last_told(&self, cluster: &str) -> Option<&ClusterRow> {
+        let status = self.binding?.status.as_ref()?;
+        status.clusters.iter().find(|it| it.cluster == cluster)
+    }
+
+    /// The ledger as it is stored, or a new one.
+    fn known(&self) -> Saved {
+        self.binding.map_or_else(|| caution::anew(self.object), |it| it.spec.ledger.clone())
+    }
+
     /// The ledger, with a row for every cluster that has an Assignment.
     pub(super) fn saved(&self) -> Saved {
-        let mut saved = self.binding.map(|it| it.spec.ledger.clone()).unwrap_or_default();
+        let mut saved = self.known();
         for cluster in self.clusters {
-            if let Some(assignment) = &cluster.assignment {
-                ledger::adopt(&mut saved, &cluster.facts.name, assignment);
+            let (name, Some(assignment)) = (&cluster.facts.name, &cluster.assignment) else { continue };
+            ledger::adopt(&mut saved, name, assignment);
+            // Whoever is only asked has no row. One that carries out a plan all the same has one that was forgotten.
+            if assignment.spec.intent == Intent::Ask && cluster.newest() > 0 {
+                saved.clusters.entry(name.clone()).or_default();
+            }
+            let Some(row) = saved.clusters.get(name) else { continue };
+            if !cluster.is_ahead_of(row.share.seq) {
+                continue;
+            }
+            // Whatever else is to be done about it: what it may be doing counts (HA-5).
+            if caution::may_take_over(&saved, self.binding, cluster) {
+                ledger::take_over(&mut saved, name, assignment);
+            } else {
+                ledger::expose(&mut saved, name, assignment);
             }
         }
         saved
@@ -173,6 +219,11 @@ pub struct Round {
 
 /// Plans one round of an object that is to run.
 pub fn plan(observed: &Observed<'_>) -> Round {
+    caution::unless_awaited(observed, freely(observed))
+}
+
+/// The round as if every cluster had been heard.
+fn freely(observed: &Observed<'_>) -> Round {
     let Some(winner) = observed.policy else { return held(observed, Trouble::Suspended) };
     let FederatedObject { api_version, kind: name, .. } = observed.reference;
     let group = api_version.split_once('/').map_or("", |it| it.0);
@@ -190,7 +241,7 @@ pub fn plan(observed: &Observed<'_>) -> Round {
 
 /// Nothing is planned: everything stays as it is, and that is said.
 fn held(observed: &Observed<'_>, trouble: Trouble) -> Round {
-    let saved = observed.binding.map(|it| it.spec.ledger.clone()).unwrap_or_default();
+    let saved = observed.known();
     let spec = FleetBindingSpec {
         object: observed.reference.clone(),
         policy: observed.policy.map(|it| it.reference.clone()),
@@ -213,13 +264,14 @@ fn pods(
 ) -> Round {
     let basis = Basis::new(observed, winner, kind);
     let routing = route(observed, &basis.saved, numbers);
-    let numbers = &held_back(numbers, &routing, &basis.saved, winner.placement.replicas.mode);
-    let prepared = match basis.prepare(observed, winner, names, numbers, &routing) {
+    let room = basis.room(observed, winner, names, numbers.replicas);
+    let numbers = &held_back(numbers, &routing, &room, &basis.saved, winner.placement.replicas.mode);
+    let prepared = match basis.prepare(observed, winner, names, numbers, &routing, &room) {
         Ok(prepared) => prepared,
         Err(trouble) => return held(observed, trouble),
     };
-    let Basis { saved, target, body, patches } = basis;
-    let (before, refused) = told(observed, &saved, &prepared, target);
+    let Basis { saved, target, body, patches } = &basis;
+    let (before, refused) = told(observed, saved, &prepared, *target);
     let planned = match arithmetic::plan(&prepared.world(), &before) {
         Ok(planned) => planned,
         Err(fault) => return held(observed, Trouble::BadNumbers(fault.to_string())),
@@ -229,11 +281,12 @@ fn pods(
         winner,
         kind,
         body,
-        target,
+        target: *target,
         saved,
         prepared,
         planned,
         routing: &routing,
+        room: &room,
         patches,
         pulls: None,
     };
@@ -255,7 +308,8 @@ fn told(
     for row in &mut ledger.rows {
         let cluster = observed.clusters.iter().find(|it| it.facts.name == row.cluster.as_str());
         let Some(status) = cluster.and_then(Cluster::status) else { continue };
-        if status.report == 0 {
+        // One that was only ever asked has no share to report about.
+        if status.report == 0 || status.applied_seq == 0 && row.share.seq == 0 {
             continue;
         }
         if let Taken::Refused(why) = row.take(pods_report(status), ledger.target) {
@@ -280,11 +334,20 @@ fn route<'a>(observed: &Observed<'a>, saved: &Saved, numbers: &PodNumbers) -> Ro
 }
 
 /// A scale-down that names pods waits until it is known whose they are: it begins with them, and other pods would go in
-/// their place (SPLIT-8).
-fn held_back(numbers: &PodNumbers, routing: &Routing, saved: &Saved, mode: ReplicasMode) -> PodNumbers {
+/// their place (SPLIT-8). A scale-up waits until it is known where there is room: replicas stay where they were put.
+fn held_back(
+    numbers: &PodNumbers,
+    routing: &Routing,
+    room: &Room,
+    saved: &Saved,
+    mode: ReplicasMode,
+) -> PodNumbers {
     let mut numbers = numbers.clone();
+    let before = u32::try_from(saved.population).unwrap_or(u32::MAX);
+    if room.is_waiting() {
+        numbers.replicas = numbers.replicas.min(before);
+    }
     if routing.is_awaited && mode != ReplicasMode::Duplicated {
-        let before = u32::try_from(saved.population).unwrap_or(u32::MAX);
         numbers.replicas = numbers.replicas.max(before);
     }
     numbers

@@ -1,20 +1,22 @@
 //! How an object stands over the fleet: the binding's status, the object's own, and what is worth telling. Pure.
 
 mod conditions;
+pub mod figures;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kruise_core::{
     api::fleet::{
+        Counts,
         assignment::ShareState,
         binding::{ClusterRow, FleetBindingStatus},
-        keys::events,
+        keys::{conditions as types, events},
         member_cluster::ClusterState,
     },
     runtime::events::Severity,
 };
 use scheduling::{
-    ledger::Row,
+    ledger::{Revision, Row},
     reason::{self, Change},
     round::{self as arithmetic, Pulls as Slots, Why},
     split::State,
@@ -83,6 +85,8 @@ pub struct Standing {
     pub notes: Vec<Note>,
     /// Why it is not planned, if it is not.
     pub trouble: Option<Trouble>,
+    /// The same in numbers; nothing if it is not planned.
+    pub figures: Option<figures::Figures>,
 }
 
 /// A round, as far as people are told of it.
@@ -97,8 +101,22 @@ pub(super) struct Account<'a> {
     pub(super) refused: &'a [(String, String)],
     /// Clusters whose overrides do not fit, and why.
     pub(super) unfit: &'a [(String, String)],
+    /// Clusters that have not said yet how much room they have.
+    pub(super) awaited: &'a [String],
     /// What a job has besides.
     pub(super) pulls: Option<&'a Pulls>,
+}
+
+/// What a cluster has said of one object.
+#[derive(Debug, Default)]
+struct Heard {
+    counts: Counts,
+    /// Whether they may be added to those of others.
+    is_counted: bool,
+    /// The revision that it was told to bring pods to.
+    body: Option<Revision>,
+    applied_seq: u64,
+    reported_at: Option<Time>,
 }
 
 impl Account<'_> {
@@ -110,6 +128,29 @@ impl Account<'_> {
     fn given(&self) -> impl Iterator<Item = (&Row, &Cluster)> {
         let rows = self.rows.iter().filter(|it| it.share.seq > 0);
         rows.filter_map(|it| Some((it, self.cluster(it.cluster.as_str())?)))
+    }
+
+    /// The last that a cluster said and that can be true: a report that is refused leaves what was told before it (section 23).
+    /// Of a newer plan than this hub knows nothing can be judged: it is shown, and not counted.
+    fn heard(&self, row: &Row, cluster: &Cluster) -> Heard {
+        let name = &cluster.facts.name;
+        let is_refused = self.refused.iter().any(|it| it.0 == *name);
+        if is_refused && !cluster.is_ahead_of(row.share.seq) {
+            let told = self.observed.last_told(name).cloned().unwrap_or_default();
+            let ClusterRow { counts, applied_seq, reported_at, .. } = told;
+            let body = row.report.map(|it| it.body);
+            return Heard { counts, is_counted: true, body, applied_seq, reported_at };
+        }
+        let Some(status) = cluster.assignment.as_ref().and_then(|it| it.status.as_ref()) else {
+            return Heard::default();
+        };
+        Heard {
+            counts: status.counts.clone(),
+            is_counted: !is_refused,
+            body: status.target.as_ref().map(|it| ledger::revision(&it.hash)),
+            applied_seq: status.applied_seq,
+            reported_at: status.reported_at.clone(),
+        }
     }
 
     /// Clusters that the policy selects and that lack the kind, as they say themselves: one that has not reported yet may
@@ -168,7 +209,8 @@ pub(super) fn standing(account: &Account<'_>, kind: &dyn Kind) -> Standing {
         conditions: conditions::written(held, known.map_or(&[], |it| &it.conditions), observed),
     };
     let notes = notes(account, known.map_or(&[], |it| &it.conditions), &binding.conditions);
-    Standing { object: kind.status(observed.object, &totals), binding, notes, trouble: None }
+    let figures = Some(figures::of(account, &totals));
+    Standing { object: kind.status(observed.object, &totals), binding, notes, trouble: None, figures }
 }
 
 /// How an object stands that is not planned: as it stood, and why that is so.
@@ -180,35 +222,29 @@ pub(super) fn troubled(trouble: Trouble, observed: &Observed<'_>) -> Standing {
         conditions: conditions::written(held, &known.conditions, observed),
         ..known
     };
-    Standing { binding, object: Value::Null, notes: Vec::new(), trouble: Some(trouble) }
+    let (object, notes) = (Value::Null, Vec::new());
+    Standing { binding, object, notes, trouble: Some(trouble), figures: None }
 }
 
 fn totals(account: &Account<'_>) -> Totals {
     let target = &account.planned.ledger.target;
-    let counts: Vec<_> = account
-        .given()
-        .map(|(row, cluster)| {
-            let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
-            let is_refused = account.refused.iter().any(|it| it.0 == cluster.facts.name);
-            let counts = status.filter(|_| !is_refused).map(|it| it.counts.clone()).unwrap_or_default();
-            let body = status.and_then(|it| it.target.as_ref()).map(|it| ledger::revision(&it.hash));
-            (row, cluster, counts, body == Some(*target))
-        })
-        .collect();
-    let words: Vec<_> = counts
+    let nothing = Counts::default();
+    let heard: Vec<_> =
+        account.given().map(|(row, cluster)| (row, cluster, account.heard(row, cluster))).collect();
+    let words: Vec<_> = heard
         .iter()
-        .map(|(row, cluster, counts, is_of_target)| MemberWord {
+        .map(|(row, cluster, heard)| MemberWord {
             cluster: &cluster.facts.name,
             state: cluster.shown,
-            counts,
-            is_of_target: *is_of_target,
+            counts: if heard.is_counted { &heard.counts } else { &nothing },
+            is_of_target: heard.body == Some(*target),
             // What a silent cluster acknowledged is not what it does now (ST-2).
             is_acknowledged: row.acknowledged && !is_silent(cluster.shown),
         })
         .collect();
     let name = |it| format!("{}-{}", account.observed.reference.name, ledger::hash(it));
     // While it is not known whose the named pods are, the old number of replicas stands (SPLIT-8).
-    let is_planned = !account.rows.is_empty() && !account.routing.is_awaited;
+    let is_planned = !account.rows.is_empty() && !account.routing.is_awaited && account.awaited.is_empty();
     let planned = is_planned.then(|| account.observed.generation());
     Totals {
         expected_updated: account.planned.population.saturating_sub(account.prepared.spec.partition),
@@ -227,26 +263,30 @@ fn budget(account: &Account<'_>) -> String {
     if let Some(pulls) = account.pulls {
         return format!("{}/{}", pulls.exposed(), pulls.numbers.parallelism);
     }
+    format!("{}/{}", unavailable(account.rows), account.prepared.spec.unavailable)
+}
+
+/// Pods that may be down on purpose, or are.
+fn unavailable(rows: &[Row]) -> u64 {
     let used = |it: &Row| {
         u64::from(it.unavailable.exposure.max(it.reported_unavailable().saturating_sub(it.moving)))
     };
-    let used: u64 = account.rows.iter().filter(|it| !it.lost).map(used).sum();
-    format!("{used}/{}", account.prepared.spec.unavailable)
+    rows.iter().filter(|it| !it.lost).map(used).sum()
 }
 
 /// A row for each cluster that was given something, and for each that is left out though the policy selects it.
 fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
     let given = account.given().map(|(row, cluster)| {
-        let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
+        let Heard { counts, applied_seq, reported_at, .. } = account.heard(row, cluster);
         ClusterRow {
             cluster: cluster.facts.name.clone(),
             state: Some(cluster.shown),
             // What it has, not what is about to be written: that is seen when it is stored.
             slice: cluster.assignment.as_ref().and_then(|it| it.spec.slice.clone()),
-            counts: status.map(|it| it.counts.clone()).unwrap_or_default(),
+            counts,
             seq: row.share.seq,
-            applied_seq: status.map_or(0, |it| it.applied_seq),
-            reported_at: status.and_then(|it| it.reported_at.clone()),
+            applied_seq,
+            reported_at,
             reason: reason(account, &cluster.facts.name),
         }
     });
@@ -340,6 +380,27 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
             reason: events::AMBIGUOUS_POD,
             message,
         });
+    }
+    for (cluster, why) in account.refused {
+        // A report about a newer plan cannot be true of the one that is known; that is told otherwise.
+        if account.ahead().any(|it| it.facts.name == *cluster) {
+            continue;
+        }
+        let status = account.cluster(cluster).and_then(|it| it.assignment.as_ref()?.status.as_ref());
+        let number = status.map_or((0, 0), |it| (it.incarnation, it.report));
+        let message =
+            format!("report {}.{} of {cluster} cannot be true and is not counted: {why}", number.0, number.1);
+        notes.push(Note {
+            told: Told::Once,
+            severity: Severity::Warning,
+            reason: events::REPORT_REFUSED,
+            message,
+        });
+    }
+    if account.ahead().next().is_some() {
+        let told = after.iter().find(|it| it.type_ == types::STALE).map(|it| it.message.clone());
+        let (told, message) = (Told::Once, told.unwrap_or_default());
+        notes.push(Note { told, severity: Severity::Warning, reason: events::RESTORED, message });
     }
     let is_news = |it: &&Condition| {
         let known = before.iter().find(|known| known.type_ == it.type_);

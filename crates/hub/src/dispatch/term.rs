@@ -12,7 +12,7 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 
 /// The ConfigMap that counts leaderships, in the hub's own namespace.
 pub const NAME: &str = "fleet-hub";
@@ -28,6 +28,12 @@ pub(super) fn believable(said: u64, written: u64) -> u64 {
     said.min(written.saturating_add(REACH)).max(written)
 }
 
+/// Whether a cluster refuses what was written under a term, because it has applied a higher one: one that this hub has forgotten
+/// (HA-5). What is out of reach is nothing that was ever written.
+pub(super) fn is_refused(said: u64, written: u64) -> bool {
+    said > written && believable(said, written) == said
+}
+
 /// The rights it needs.
 pub fn needs() -> Vec<Right> {
     vec![
@@ -40,7 +46,7 @@ pub fn needs() -> Vec<Right> {
 #[derive(Clone)]
 pub struct Term {
     maps: Api<ConfigMap>,
-    taken: std::sync::Arc<OnceCell<u64>>,
+    taken: std::sync::Arc<Mutex<Option<u64>>>,
 }
 
 impl Term {
@@ -49,9 +55,14 @@ impl Term {
         Self { maps: Api::namespaced(client, namespace), taken: std::sync::Arc::default() }
     }
 
-    /// The number. `known` is the highest that was ever seen, should the count have been lost.
-    pub async fn get(&self, known: u64) -> Result<u64, Error> {
-        self.taken.get_or_try_init(|| self.take(known)).await.copied()
+    /// The number, not below `floor`. `known` is the highest that was ever seen, should the count have been lost; nobody looks for
+    /// it once there is a number.
+    pub async fn get(&self, floor: u64, known: impl FnOnce() -> u64) -> Result<u64, Error> {
+        let mut taken = self.taken.lock().await;
+        match *taken {
+            Some(it) if it >= floor => Ok(it),
+            _ => Ok(*taken.insert(self.take(known().max(floor)).await?)),
+        }
     }
 
     /// Counts one more leadership. Of two leaders that count at once one is refused, and tries again.
@@ -80,13 +91,38 @@ impl Term {
 
 impl std::fmt::Debug for Term {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Term").field("taken", &self.taken.get()).finish_non_exhaustive()
+        f.debug_struct("Term").field("taken", &self.taken).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proto_3_a_number_that_was_taken_is_not_looked_for_again() {
+        sim::fleet().hub().run(async |world| {
+            let term = Term::new(world.client("hub", "hub"), "default");
+            assert_eq!(term.get(0, || 7).await.unwrap(), 8);
+            assert_eq!(term.get(8, || unreachable!("it is known")).await.unwrap(), 8);
+        });
+    }
+
+    #[test]
+    fn ha_5_a_number_below_what_a_cluster_has_applied_is_taken_anew() {
+        sim::fleet().hub().run(async |world| {
+            let term = Term::new(world.client("hub", "hub"), "default");
+            assert_eq!(term.get(0, || 7).await.unwrap(), 8);
+            assert_eq!(term.get(12, || 7).await.unwrap(), 13);
+            assert_eq!(term.get(0, || 7).await.unwrap(), 13);
+        });
+    }
+
+    #[test]
+    fn ha_5_a_higher_term_is_one_that_was_forgotten_if_it_can_be() {
+        assert!(is_refused(9, 7) && !is_refused(7, 7) && !is_refused(3, 7));
+        assert!(!is_refused(7 + REACH + 1, 7), "SEC-5: nobody ever wrote that");
+    }
 
     #[test]
     fn sec_5_an_agent_cannot_use_the_numbers_up() {

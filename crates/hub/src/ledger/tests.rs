@@ -188,13 +188,14 @@ proptest! {
 #[test]
 fn what_only_the_hub_knows_stays() {
     let mut saved = Saved { term: 3, generation: 4, ..Saved::default() };
-    saved.clusters.insert("a".to_owned(), LedgerRow { weight: Some(20), ..LedgerRow::default() });
+    saved.weights.insert("a".to_owned(), 20);
+    saved.clusters.insert("a".to_owned(), LedgerRow::default());
     saved.clusters.insert("gone".to_owned(), LedgerRow::default());
     let ledger = Ledger { rows: vec![Row::new(ClusterName::from("a"))], ..Ledger::new(Revision(1)) };
     write(&mut saved, &ledger, None, name);
     assert_eq!((saved.term, saved.generation), (3, 4));
     assert_eq!(saved.clusters.keys().collect::<Vec<_>>(), ["a"]);
-    assert_eq!(saved.clusters["a"].weight, Some(20));
+    assert_eq!(saved.weights["a"], 20);
 }
 
 #[test]

@@ -137,6 +137,11 @@ impl Heartbeat {
         self.contact
     }
 
+    /// Whether its Lease was seen to change since this process started.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
     /// How often contact was lost within the last hour.
     pub fn flaps(&self) -> u32 {
         self.flaps.len() as u32
@@ -185,6 +190,11 @@ impl Heartbeat {
             // Its agent has no rights any more: what it runs goes on as it is (JOIN-5).
             ClusterState::Offline | ClusterState::Revoked => State::Offline,
         }
+    }
+
+    /// How long its Lease has not been seen to change.
+    pub fn silent_for(&self, now: Moment) -> Duration {
+        now.since(self.changed)
     }
 
     fn note_lease(&mut self, lease: Option<&str>, now: Moment) {

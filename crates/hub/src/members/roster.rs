@@ -5,6 +5,8 @@
 //! status, told in an event, and wakes whoever plans.
 
 mod conditions;
+mod look;
+mod word;
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +30,6 @@ use kruise_core::{
         client::{self, Error, call},
         clock::{Clock, whole_seconds},
         events::{Recorder, Severity, about},
-        key::{Key, version},
         metrics::Metrics,
     },
 };
@@ -45,12 +46,17 @@ use tracing::{info, warn};
 
 use super::{
     Moment,
-    access::LEASE,
     guard::{Finding, Guard, Override},
-    heartbeat::{Contact, Flags, Heartbeat, Seen, Transition},
+    heartbeat::{Contact, Heartbeat, Transition},
 };
-use crate::{measures::Measures, names::cluster_namespace, placement::select::ClusterFacts};
+use crate::{
+    measures::{ClusterSight, Measures},
+    names::cluster_namespace,
+    placement::select::ClusterFacts,
+};
 use conditions::conditions;
+use look::{News, begun, flags, observe};
+pub use word::Word;
 
 /// How often Leases are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -74,7 +80,7 @@ pub fn needs() -> Vec<Right> {
 #[derive(Debug, Clone)]
 pub struct Standing {
     /// What policies see of it.
-    pub facts: ClusterFacts,
+    pub facts: Arc<ClusterFacts>,
     /// Its state, for people.
     pub shown: ClusterState,
     /// Its state, for plans.
@@ -92,6 +98,8 @@ struct Inner {
     /// The beginning of this process's own time.
     started: Instant,
     state: Mutex<State>,
+    /// What is known of every cluster, until something changes: every round of every object asks for it.
+    standings: Mutex<Option<Arc<[Standing]>>>,
     listeners: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
     has_access: OnceLock<HasAccess>,
 }
@@ -103,24 +111,23 @@ struct State {
     is_suspect: bool,
 }
 
-/// Something that happened to a cluster.
-struct News {
-    member: Arc<Stored>,
-    transition: Transition,
-}
-
 impl Roster {
     /// A roster of nobody.
     pub fn new(clock: &Clock, metrics: &Metrics) -> Self {
-        Self(Arc::new(Inner {
+        let roster = Self(Arc::new(Inner {
             members: Cache::new("memberclusters", clock.clone(), metrics.clone()),
             leases: Cache::new("leases", clock.clone(), metrics.clone()),
             clock: clock.clone(),
             started: clock.instant(),
             state: Mutex::default(),
+            standings: Mutex::default(),
             listeners: RwLock::default(),
             has_access: OnceLock::new(),
-        }))
+        }));
+        // Before anybody who is woken by the same change.
+        let weak = Arc::downgrade(&roster.0);
+        roster.0.members.on_change(move |_| weak.upgrade().iter().for_each(|it| it.forget_standings()));
+        roster
     }
 
     /// The MemberClusters.
@@ -149,7 +156,13 @@ impl Roster {
     }
 
     /// Every cluster at this moment, by name.
-    pub fn standings(&self) -> Vec<Standing> {
+    pub fn standings(&self) -> Arc<[Standing]> {
+        // Held while it is read: what changes meanwhile is forgotten afterwards.
+        let mut known = self.0.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(|| self.read_standings().into()).clone()
+    }
+
+    fn read_standings(&self) -> Vec<Standing> {
         let state = self.state();
         let mut standings: Vec<Standing> = Vec::new();
         for member in self.readable() {
@@ -159,7 +172,7 @@ impl Roster {
             let beat = beat.unwrap_or_else(|| begun(member, self.now()));
             let flags = flags(member);
             standings.push(Standing {
-                facts: ClusterFacts::from(member),
+                facts: Arc::new(ClusterFacts::from(member)),
                 shown: beat.state(flags, false),
                 planning: beat.planning_state(flags, false),
             });
@@ -194,10 +207,7 @@ impl Roster {
         loop {
             let finding = self.look(&recorder);
             self.write(&api, &finding).await;
-            for standing in self.standings() {
-                measures.cluster(&standing.facts.name, standing.shown);
-            }
-            measures.credentials(self.credentials());
+            measures.clusters(&self.sights());
             if stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_none() {
                 return;
             }
@@ -219,6 +229,7 @@ impl Roster {
         let finding = guard.observe(&contacts, Override::None, now);
         state.is_suspect = finding.is_suspect;
         drop(state);
+        self.0.forget_standings();
         for News { member, transition } in news {
             self.tell(recorder, &member, transition, &finding);
         }
@@ -280,16 +291,17 @@ impl Roster {
         let written =
             call("write a cluster's state", api.patch_status(&name, &PatchParams::default(), &patch)).await?;
         self.0.members.wrote(DeserializeGuard(Ok(written)));
+        self.0.forget_standings();
         Ok(())
     }
 
     /// The part of a MemberCluster's status that is ours, if it is not so already.
     fn status(&self, member: &MemberCluster, finding: &Finding) -> Option<serde_json::Value> {
         let name = member.name_any();
-        let (shown, flaps) = {
+        let (shown, flaps, silent_for) = {
             let state = self.state();
             let beat = state.beats.get(&name)?;
-            (beat.state(flags(member), false), beat.flaps())
+            (beat.state(flags(member), false), beat.flaps(), beat.silent_for(self.now()))
         };
         if shown == ClusterState::Revoked && self.0.has_access.get().is_some_and(|it| it(&name)) {
             return None;
@@ -301,8 +313,13 @@ impl Roster {
         let essence = |it: &[Condition]| -> Vec<(String, String)> {
             it.iter().map(|it| (it.type_.clone(), it.status.clone())).collect()
         };
+        // Shown of who is silent only: a cluster that reports does so every few seconds, and that is not worth a write.
+        let is_silent = shown == ClusterState::Offline;
+        let heard = now.checked_sub(silent_for).unwrap_or(now);
+        let reported = known.last_report_time.clone().unwrap_or_else(|| whole_seconds(heard));
         let is_same = known.state == Some(shown)
             && known.flaps == flaps
+            && known.last_report_time.is_some() == is_silent
             && known.namespace == namespace
             && essence(&known.conditions) == essence(&conditions);
         if is_same {
@@ -313,6 +330,7 @@ impl Roster {
             "state": shown,
             "stateSince": since.unwrap_or_else(|| whole_seconds(now)),
             "flaps": flaps,
+            "lastReportTime": is_silent.then_some(reported),
             "namespace": namespace,
             "conditions": conditions,
         });
@@ -322,14 +340,22 @@ impl Roster {
         Some(status)
     }
 
-    /// For how many seconds the credentials of clusters are still good, where that is known.
-    fn credentials(&self) -> BTreeMap<String, i64> {
-        let left = |it: &Arc<Stored>| {
+    /// How every cluster stands, for metrics.
+    fn sights(&self) -> Vec<ClusterSight> {
+        let (now, time) = (self.now(), self.0.clock.now());
+        let state = self.state();
+        let sight = |it: &Arc<Stored>| {
             let member = it.0.as_ref().ok()?;
-            let expires = member.status.as_ref()?.credential_expires_at.as_ref()?.0;
-            Some((member.name_any(), expires.duration_since(self.0.clock.now()).as_secs()))
+            let beat = state.beats.get(&member.name_any())?;
+            let expires = member.status.as_ref().and_then(|it| it.credential_expires_at.as_ref());
+            Some(ClusterSight {
+                cluster: member.name_any(),
+                state: beat.state(flags(member), false),
+                silent_for: beat.silent_for(now),
+                credential_seconds: expires.map(|it| it.0.duration_since(time).as_secs()),
+            })
         };
-        self.readable().iter().filter_map(left).collect()
+        self.readable().iter().filter_map(sight).collect()
     }
 
     fn readable(&self) -> Vec<Arc<Stored>> {
@@ -348,49 +374,10 @@ impl Roster {
     }
 }
 
-/// Looks at every Lease; says what happened, and whether any cluster can be used for something else than before.
-fn observe(
-    state: &mut State,
-    members: &[Arc<Stored>],
-    leases: &Cache<Lease>,
-    now: Moment,
-) -> (Vec<News>, bool) {
-    let names: Vec<String> =
-        members.iter().filter_map(|it| it.0.as_ref().ok()).map(ResourceExt::name_any).collect();
-    state.beats.retain(|name, _| names.contains(name));
-    let (mut news, mut is_new_state) = (Vec::new(), false);
-    for stored in members {
-        let Ok(member) = &stored.0 else { continue };
-        let (name, status) = (member.name_any(), member.status.clone().unwrap_or_default());
-        let beat = state.beats.entry(name.clone()).or_insert_with(|| begun(member, now));
-        let lease = leases.get(&Key::new(&cluster_namespace(&name), LEASE));
-        let seen = Seen {
-            lease: lease.as_ref().map(|it| version(&**it)),
-            reported_epoch: status.reported_epoch,
-            epoch: status.epoch,
-            lost: false,
-        };
-        let before = beat.planning_state(flags(member), false);
-        if let Some(transition) = beat.observe(&seen, now) {
-            news.push(News { member: stored.clone(), transition });
-        }
-        is_new_state |= beat.planning_state(flags(member), false) != before;
+impl Inner {
+    fn forget_standings(&self) {
+        *self.standings.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
-    (news, is_new_state)
-}
-
-/// A cluster that is looked at for the first time since this process started.
-fn begun(member: &MemberCluster, now: Moment) -> Heartbeat {
-    let status = member.status.as_ref();
-    match status.and_then(|it| it.state) {
-        Some(known) => Heartbeat::restored(known, status.map_or(0, |it| it.flaps), now),
-        None => Heartbeat::new(now),
-    }
-}
-
-fn flags(member: &MemberCluster) -> Flags {
-    let spec = &member.spec;
-    Flags { accepted: spec.accepted, unschedulable: spec.unschedulable, drain: spec.drain }
 }
 
 impl std::fmt::Debug for Roster {

@@ -1,8 +1,9 @@
 //! Bootstrap tokens as the hub knows them: one ConfigMap each, in the hub's own namespace. The secret part is in a Secret
 //! that only the API server reads (JOIN-1).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::joining::Token;
@@ -38,6 +39,15 @@ pub fn read(map: &ConfigMap) -> Option<Token> {
     })
 }
 
+/// How long a token that has expired is still shown to people.
+pub const KEPT: Duration = Duration::from_secs(3_600);
+
+/// Whether a token has been of no use for so long that nobody asks for it any more. What cannot be read stays for people to
+/// look at.
+pub fn is_outlived(map: &ConfigMap, now: Timestamp) -> bool {
+    read(map).is_some_and(|it| now.duration_since(it.expires).unsigned_abs() > KEPT && now > it.expires)
+}
+
 /// What the hub writes when one more request was made with a token.
 pub fn used_by(token: &Token, request_uid: &str) -> String {
     let mut all = token.used_by.clone();
@@ -65,6 +75,14 @@ mod tests {
         let twice = used_by(&once, "a");
         assert_eq!(twice, "a\nb");
         assert_eq!(used_by(&read(&map(data(&twice))).unwrap(), "a"), twice, "looking again is no use");
+    }
+
+    #[test]
+    fn join_2_a_token_is_removed_an_hour_after_its_end() {
+        let map = map(json!({"for": "a", "expires": "2030-01-01T00:00:00Z", "uses": "1"}));
+        let at = |time: &str| is_outlived(&map, time.parse().unwrap());
+        assert!(!at("2029-01-01T00:00:00Z") && !at("2030-01-01T01:00:00Z") && at("2030-01-01T01:00:01Z"));
+        assert!(!is_outlived(&super::tests::map(json!({"expires": "2000-01-01T00:00:00Z"})), Timestamp::MAX));
     }
 
     #[test]

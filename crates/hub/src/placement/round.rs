@@ -5,6 +5,8 @@
 
 mod rules;
 
+use std::collections::BTreeMap;
+
 use kruise_core::api::fleet::{
     keys,
     policy::{self, ClusterBounds, ClusterWeight, DynamicWeights, Placement, ReplicasMode, RolloutOrder},
@@ -46,6 +48,8 @@ pub struct Object<'a> {
     pub policy_generation: u64,
     /// Why this round takes place; weights by free room follow it.
     pub cause: fit::Cause,
+    /// The weights in use, by cluster, where they come from free room.
+    pub weights_in_use: &'a BTreeMap<String, u32>,
     /// Whether raising the partition takes updated pods back.
     pub partition_rollback: bool,
     /// The object it comes after, while that one is being released.
@@ -81,8 +85,6 @@ pub struct Member<'a> {
     pub dispatched: u64,
     /// Whether it is certain that nothing runs there any more.
     pub stopped: bool,
-    /// The weight in use, where weights come from free room.
-    pub weight_in_use: Option<u32>,
 }
 
 /// What one round of `scheduling` looks at, and how each cluster was judged.
@@ -104,6 +106,8 @@ pub struct Prepared<'a> {
     pub clusters: Vec<Cluster>,
     /// How each cluster of the fleet was judged, those left out included. For `explain`.
     pub selections: Vec<(ClusterName, Selection)>,
+    /// The weights by free room that were used, by cluster; none where they are the policy's.
+    pub weights: BTreeMap<String, u32>,
     after: Option<&'a str>,
     pre_download: Option<PreDownload>,
     pre_pull: Option<PrePullView>,
@@ -158,16 +162,13 @@ pub fn prepare<'a>(object: &Object<'a>, fleet: &[Member<'_>]) -> Result<Prepared
         member.has_row || !matches!(selection, Selection::Not(_))
     };
     let parts: Vec<(&Member<'_>, Selection)> = fleet.into_iter().zip(judged).filter(takes_part).collect();
-    let weights = weights(object, &parts);
+    let by_room = weights_by_room(object, &parts);
     let waves = match placement.rollout.order {
         RolloutOrder::Proportional => Vec::new(),
         RolloutOrder::Waves => rules::waves(&placement.rollout, parts.iter().map(|it| it.0.facts)),
     };
-    let clusters: Vec<Cluster> = parts
-        .iter()
-        .zip(weights)
-        .map(|((member, selection), weight)| cluster(object, member, selection, weight))
-        .collect();
+    let clusters: Vec<Cluster> =
+        parts.iter().map(|(member, selection)| cluster(object, member, selection, &by_room)).collect();
     let spread = spread(placement);
     let mode = match placement.replicas.mode {
         ReplicasMode::Divided => Mode::Divided,
@@ -199,6 +200,7 @@ pub fn prepare<'a>(object: &Object<'a>, fleet: &[Member<'_>]) -> Result<Prepared
         waves,
         clusters,
         selections,
+        weights: by_room,
         after: object.after,
         pre_download: object.numbers.pre_download.map(|it| PreDownload { min_updated_ready: it.into() }),
         pre_pull: object.pre_pull,
@@ -217,14 +219,19 @@ pub fn fingerprint(names: &[String]) -> u64 {
     u64::from_be_bytes(std::array::from_fn(|it| digest[it])).max(1)
 }
 
-fn cluster(object: &Object<'_>, member: &Member<'_>, selection: &Selection, weight: u32) -> Cluster {
+fn cluster(
+    object: &Object<'_>,
+    member: &Member<'_>,
+    selection: &Selection,
+    by_room: &BTreeMap<String, u32>,
+) -> Cluster {
     let placement = object.placement;
     let facts = member.facts;
-    let (tier, by_policy) = match selection {
-        Selection::Selected { tier } => (*tier, State::Ready),
-        Selection::NothingNew { tier, .. } => (*tier, State::Cordoned),
-        Selection::Unsupported { tier, .. } => (*tier, State::Unsupported),
-        Selection::Not(_) => (0, State::Excluded),
+    let (tier, state) = state(member, selection);
+    let weight = match placement.replicas.dynamic {
+        DynamicWeights::None => weight(&placement.replicas.weights, facts),
+        // Whoever gives all away has no weight.
+        DynamicWeights::FreeCapacity => by_room.get(&facts.name).copied().unwrap_or(0),
     };
     let (min, max) = bounds(&placement.replicas.per_cluster, facts);
     let group = |it: &Spread| facts.group(&it.key).map(GroupName::from);
@@ -232,7 +239,7 @@ fn cluster(object: &Object<'_>, member: &Member<'_>, selection: &Selection, weig
         candidate: Candidate {
             name: facts.cluster_name(),
             rank: rank(object.uid, &facts.name),
-            state: State::strongest([member.state, by_policy]),
+            state,
             tier,
             weight,
             min,
@@ -251,22 +258,37 @@ fn cluster(object: &Object<'_>, member: &Member<'_>, selection: &Selection, weig
     }
 }
 
-/// A cluster takes the largest weight that matches it, and 1 if none does.
-fn weights(object: &Object<'_>, parts: &[(&Member<'_>, Selection)]) -> Vec<u32> {
-    let replicas = &object.placement.replicas;
-    match replicas.dynamic {
-        DynamicWeights::None => parts.iter().map(|it| weight(&replicas.weights, it.0.facts)).collect(),
-        DynamicWeights::FreeCapacity => {
-            let fits: Vec<_> = parts
-                .iter()
-                .map(|(it, _)| fit::effective(it.free, it.running, it.promised_to_others))
-                .collect();
-            let in_use: Option<Vec<u32>> = parts.iter().map(|it| it.0.weight_in_use).collect();
-            fit::weights(in_use.as_deref(), &fits, object.cause)
-        }
-    }
+/// The tier of a cluster, and what may be done with it.
+fn state(member: &Member<'_>, selection: &Selection) -> (u32, State) {
+    let (tier, by_policy) = match selection {
+        Selection::Selected { tier } => (*tier, State::Ready),
+        Selection::NothingNew { tier, .. } => (*tier, State::Cordoned),
+        Selection::Unsupported { tier, .. } => (*tier, State::Unsupported),
+        Selection::Not(_) => (0, State::Excluded),
+    };
+    (tier, State::strongest([member.state, by_policy]))
 }
 
+/// Weights by free room, of the clusters that keep what they have: while these are the same clusters and nothing but
+/// estimates change, so are the weights (SPLIT-7).
+fn weights_by_room(object: &Object<'_>, parts: &[(&Member<'_>, Selection)]) -> BTreeMap<String, u32> {
+    if object.placement.replicas.dynamic == DynamicWeights::None {
+        return BTreeMap::new();
+    }
+    let keeps = |it: &&(&Member<'_>, Selection)| {
+        matches!(state(it.0, &it.1).1, State::Ready | State::Unconfirmed | State::Cordoned | State::Offline)
+    };
+    let kept: Vec<&Member<'_>> = parts.iter().filter(keeps).map(|it| it.0).collect();
+    let fits: Vec<_> =
+        kept.iter().map(|it| fit::effective(it.free, it.running, it.promised_to_others)).collect();
+    let known = object.weights_in_use;
+    let in_use: Option<Vec<u32>> = kept.iter().map(|it| known.get(&it.facts.name).copied()).collect();
+    let in_use = in_use.filter(|it| it.len() == known.len());
+    let weights = fit::weights(in_use.as_deref(), &fits, object.cause);
+    kept.iter().map(|it| it.facts.name.clone()).zip(weights).collect()
+}
+
+/// A cluster takes the largest weight that matches it, and 1 if none does.
 fn weight(weights: &[ClusterWeight], cluster: &ClusterFacts) -> u32 {
     let matching = weights.iter().filter(|it| selects(&it.clusters, cluster));
     matching.map(|it| it.weight).max().unwrap_or(1)

@@ -31,6 +31,8 @@ pub struct ClusterFacts {
     pub taints: Vec<ClusterTaint>,
     /// Kinds that it serves, as `group/version/Kind`.
     pub apis: Vec<String>,
+    /// What its agent can do beyond the first version of the protocol.
+    pub features: Vec<String>,
 }
 
 impl From<&MemberCluster> for ClusterFacts {
@@ -45,6 +47,7 @@ impl From<&MemberCluster> for ClusterFacts {
             version: status.versions.kubernetes,
             taints: member.spec.taints.clone(),
             apis: status.apis,
+            features: status.features,
         }
     }
 }

@@ -10,4 +10,6 @@ mod pulls;
 mod random;
 mod release;
 mod rest;
+mod restored;
+mod room;
 mod scale;

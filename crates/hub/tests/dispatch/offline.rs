@@ -3,7 +3,7 @@
 use serde_json::json;
 use sim::faults::Direction;
 
-use crate::kit::{HUB, agent_of, play, policy, rolling};
+use crate::kit::{FLEET, HUB, Stage, agent_of, play, policy, rolling};
 
 #[test]
 fn state_4_a_silent_member_is_left_alone_and_the_status_says_what_is_not_known() {
@@ -23,6 +23,12 @@ fn state_4_a_silent_member_is_left_alone_and_the_status_says_what_is_not_known()
         stage
             .until("they are shown as unknown", |it| it.binding()["status"]["unknownReplicas"] == before[1])
             .await;
+        let heard = |it: &Stage| {
+            let member = it.read(HUB, &format!("{FLEET}/memberclusters/member-2")).unwrap_or_default();
+            member["status"]["lastReportTime"].as_str().map(str::to_owned)
+        };
+        let since = heard(&stage);
+        assert!(since.is_some(), "it is said when it was last heard");
         // A scale-out lands elsewhere.
         let seq = stage.assignment("member-2").unwrap()["spec"]["seq"].clone();
         stage.apply("v1", 13, |spec| rolling(spec, json!({"maxUnavailable": 2})));
@@ -35,6 +41,7 @@ fn state_4_a_silent_member_is_left_alone_and_the_status_says_what_is_not_known()
         stage.world.link(&agent_of("member-2"), HUB).heal();
         stage.rests(13, 0).await;
         assert_eq!(stage.replicas()[1], before[1]);
+        stage.until("it is heard", |it| it.state("member-2") == "Ready" && heard(it).is_none()).await;
     });
 }
 

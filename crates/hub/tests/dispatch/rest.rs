@@ -1,9 +1,10 @@
 //! At rest nothing is written.
 
-use serde_json::json;
+use http::Method;
+use serde_json::{Value, json};
 use sim::{faults::Direction, world::Process};
 
-use crate::kit::{HUB, MEMBERS, agent_of, play, policy, rolling};
+use crate::kit::{HUB, MEMBERS, WEB, agent_of, play, policy, rolling};
 
 #[test]
 fn ha_4_a_hub_that_restarts_at_rest_writes_nothing() {
@@ -71,6 +72,28 @@ fn a_release_that_rests_on_its_partition_writes_nothing() {
 }
 
 #[test]
+fn answers_of_clusters_that_come_together_are_saved_together() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        stage.pass(60).await;
+        let saved = || {
+            let lines = stage.world.log().last(usize::MAX);
+            lines.iter().filter(|it| it.contains(" PATCH fleetbindings/shop/cloneset.web 200")).count()
+        };
+        let before = saved();
+        stage.apply("v1", 12, |_| {});
+        stage.rests(12, 0).await;
+        stage.pass(5).await;
+        // The plan; three clusters that acknowledge it within a moment of each other; and their pods, which become ready one by
+        // one. Without a rest after each round it is saved six times here.
+        let saves = saved() - before;
+        assert!((1..=5).contains(&saves), "the ledger was saved {saves} times");
+    });
+}
+
+#[test]
 fn an_idle_fleet_asks_little_of_the_hub() {
     play(async |stage| {
         stage.place(&policy(|_| {}));
@@ -84,5 +107,64 @@ fn an_idle_fleet_asks_little_of_the_hub() {
         let writes = count() - before;
         assert!(writes <= 3 * 600 / 7, "{writes} writes in ten minutes");
         assert!(MEMBERS.iter().all(|it| !agent_of(it).is_empty() && stage.state(it) == "Ready"));
+    });
+}
+
+/// Section 20: what graphs are drawn from.
+#[test]
+fn metrics_follow_a_release_a_drain_and_the_end_of_an_object() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 10, |spec| rolling(spec, json!({"maxUnavailable": 2, "maxSurge": 1})));
+        stage.rests(10, 0).await;
+        let granted = |member: &str| {
+            stage.measure(&format!("replicas{{cluster=\"{member}\",kind=\"granted\"}}")).unwrap_or(0.0)
+        };
+        let all = || MEMBERS.iter().map(|it| granted(it)).sum::<f64>();
+        assert_eq!(all(), 10.0);
+        assert_eq!(stage.measure("budget_limit{type=\"unavailable\"}"), Some(2.0));
+        assert_eq!(stage.measure("budget_limit{type=\"surge\"}"), Some(1.0));
+        assert!(stage.measure("ledger_bytes").is_some_and(|it| it > 500.0));
+        assert!(stage.measure("dispatch_latency_seconds_count").is_some_and(|it| it >= 3.0));
+
+        stage.apply("v2", 10, |spec| rolling(spec, json!({"maxUnavailable": 2, "maxSurge": 1})));
+        stage
+            .until("pods are down for it", |it| {
+                it.measure("budget_used{type=\"unavailable\"}") > Some(0.0)
+                    && it.measure("partition_error") > Some(0.0)
+            })
+            .await;
+        stage.rests(10, 10).await;
+        stage
+            .until("nothing is used", |it| {
+                it.measure("budget_used{type=\"unavailable\"}") == Some(0.0)
+                    && it.measure("budget_used{type=\"surge\"}") == Some(0.0)
+                    && it.measure("partition_error") == Some(0.0)
+            })
+            .await;
+
+        stage.change_member("member-1", &json!({"drain": true}));
+        stage.until("it is empty", |it| it.replicas()[0] == 0).await;
+        stage.rests(10, 10).await;
+        let moved = stage.measure("moves_total{why=\"drain\"}");
+        assert!(moved >= Some(3.0), "{moved:?}");
+        assert_eq!(all(), 10.0);
+
+        let link = stage.world.link(&agent_of("member-2"), HUB);
+        link.cut(Direction::BOTH);
+        stage.until("it is not heard", |it| it.state("member-2") == "Offline").await;
+        let of_silent =
+            |kind: &str| stage.measure(&format!("replicas{{cluster=\"member-2\",kind=\"{kind}\"}}"));
+        stage.until("what it runs is not known", |_| of_silent("unknown") > Some(0.0)).await;
+        assert_eq!(of_silent("ready"), Some(0.0));
+        let age = stage.measure("report_age_seconds{cluster=\"member-2\"}");
+        assert!(age >= Some(40.0), "{age:?}");
+        link.heal();
+        stage.until("it is back", |it| it.state("member-2") == "Ready").await;
+
+        stage.world.write(HUB, Method::DELETE, WEB, &Value::Null).unwrap();
+        stage.until("nothing is left", |_| all() == 0.0).await;
+        assert_eq!(stage.measure("ledger_bytes"), Some(0.0));
+        assert_eq!(stage.measure("budget_violation_total"), Some(0.0));
     });
 }

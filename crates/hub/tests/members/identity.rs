@@ -35,6 +35,33 @@ fn join_6_another_cluster_and_another_key_are_denied_and_the_member_stays() {
 }
 
 #[test]
+fn join_2_of_two_names_that_one_cluster_asks_for_at_once_at_most_one_is_let_in() {
+    // At several moments of a round, as the requests of others move what is done at once.
+    for others in 0..4 {
+        play(&["*"], async |stage| {
+            stage.token("abcdef", "*", 20, 36_000);
+            for other in ["x", "y", "z"].into_iter().take(others) {
+                stage.ask(&Cluster::new(other, other), "abcdef");
+            }
+            let twins = ["a", "b", "c", "d"].map(|it| Cluster::new(it, "uid-1"));
+            for twin in &twins {
+                stage.ask(twin, "abcdef");
+            }
+            let is_final = |answer: String| answer.starts_with("Approved") || answer.starts_with("Denied");
+            stage
+                .until("all are answered", |it| twins.iter().all(|twin| is_final(it.answer(twin.name))))
+                .await;
+            stage.pass(60).await;
+            let members: Vec<_> = twins.iter().filter(|it| stage.member(it.name).is_some()).collect();
+            assert_eq!(members.len(), 1, "{others}");
+            let let_in = twins.iter().filter(|it| stage.answer(it.name).starts_with("Approved"));
+            assert_eq!(let_in.map(|it| it.name).collect::<Vec<_>>(), [members[0].name]);
+            assert!(twins.iter().all(|it| stage.bound(it.name).is_empty() || it.name == members[0].name));
+        });
+    }
+}
+
+#[test]
 fn api_3_the_hub_is_not_its_own_member() {
     play(&["*"], async |stage| {
         stage.token("abcdef", "*", 1, 3_600);

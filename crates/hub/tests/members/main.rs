@@ -6,5 +6,6 @@
 mod crash;
 mod identity;
 mod kit;
+mod policies;
 mod rights;
 mod tokens;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::kit::{Cluster, play, text};
+use crate::kit::{Cluster, HUB, play, text};
 
 #[test]
 fn join_5_a_revoked_cluster_loses_its_rights_first_and_gets_them_back() {
@@ -88,8 +88,10 @@ fn join_6_a_member_that_cannot_be_read_keeps_its_rights() {
         let cluster = Cluster::new("eu-1", "uid-1");
         stage.ask(&cluster, "abcdef");
         stage.joined(&cluster).await;
-        // An agent may write its own status; more than the hub can count passes the schema.
-        stage.change("memberclusters/eu-1/status", &json!({"status": {"readyPods": 5_000_000_000_u64}}));
+        // An agent may write its own status, and the schema lets nothing through that cannot be read; an older one did.
+        let mut member = stage.member("eu-1").unwrap();
+        member["status"]["readyPods"] = json!(5_000_000_000_u64);
+        stage.world.put_back(HUB, "memberclusters.fleet.kruise.io", member);
         let stored = stage.member("eu-1").unwrap()["status"]["readyPods"].clone();
         assert_eq!(stored, json!(5_000_000_000_u64), "it is stored");
         stage.forget("joinrequests/eu-1");

@@ -76,6 +76,19 @@ fn join_1_expired_tokens_and_other_names_are_refused_and_get_nothing() {
 }
 
 #[test]
+fn join_2_what_is_known_of_a_token_goes_some_time_after_its_end() {
+    play(&["*"], async |stage| {
+        stage.token("expird", "*", 1, 600);
+        stage.token("abcdef", "*", 1, 36_000);
+        let path = |id: &str| format!("/api/v1/namespaces/fleet-system/configmaps/fleet-token-{id}");
+        stage.pass(3_600).await;
+        assert!(stage.read(&path("expird")).is_some(), "people may still ask what became of it");
+        stage.pass(3_600).await;
+        assert!(stage.read(&path("expird")).is_none() && stage.read(&path("abcdef")).is_some());
+    });
+}
+
+#[test]
 fn join_2_without_a_rule_a_person_decides_and_an_expired_token_decides_too() {
     play(&["us-*"], async |stage| {
         stage.token("abcdef", "*", 2, 600);

@@ -21,6 +21,9 @@ pub const WEBHOOK_SERVICE: &str = "kruise-webhook-service";
 /// The namespace of the admission server, as the chart names it.
 pub const WEBHOOK_NAMESPACE: &str = "kruise-system";
 
+/// The highest of the numbers that everybody who reads JSON reads alike.
+const EXACT: u64 = 1 << 53;
+
 /// Every CustomResourceDefinition, always in the same order.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     member_crds().into_iter().chain(fleet_crds()).collect()
@@ -211,13 +214,19 @@ fn drop_defaults(schema: &mut Value) {
     }
 }
 
-/// Rust's unsigned formats mean nothing to the API server.
+/// Rust's unsigned formats mean nothing to the API server. What does not fit the type must not be stored: nobody could read
+/// the object any more (SEC-5).
 fn fit_integers(fields: &mut Map<String, Value>) {
-    let unsigned = fields.get("format").and_then(Value::as_str).is_some_and(|it| it.starts_with("uint"));
-    if unsigned {
-        fields.insert("format".to_owned(), "int64".into());
-        fields.entry("minimum").or_insert_with(|| 0.into());
-    }
+    let highest: Value = match fields.get("format").and_then(Value::as_str) {
+        Some("uint8") => u8::MAX.into(),
+        Some("uint16") => u16::MAX.into(),
+        Some("uint32") => u32::MAX.into(),
+        Some(it) if it.starts_with("uint") => EXACT.into(),
+        _ => return,
+    };
+    fields.insert("format".to_owned(), "int64".into());
+    fields.entry("minimum").or_insert_with(|| 0.into());
+    fields.entry("maximum").or_insert(highest);
 }
 
 /// Types of Kubernetes carry rules that their Rust schemas leave out.
@@ -277,5 +286,22 @@ fn mark_atomic(properties: &mut Map<String, Value>, name: &str) {
 fn add(properties: &mut Map<String, Value>, name: &str, rules: Value) {
     if let (Some(Value::Object(property)), Value::Object(rules)) = (properties.get_mut(name), rules) {
         property.extend(rules);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_5_a_number_that_does_not_fit_its_type_is_refused_by_the_definition() {
+        let limits = |format: &str| {
+            let mut schema = json!({"type": "integer", "format": format});
+            polish(&mut schema);
+            (schema["format"].clone(), schema["minimum"].clone(), schema["maximum"].clone())
+        };
+        assert_eq!(limits("uint32"), (json!("int64"), json!(0), json!(u32::MAX)));
+        assert_eq!(limits("uint64"), (json!("int64"), json!(0), json!(1_u64 << 53)));
+        assert_eq!(limits("int32"), (json!("int32"), Value::Null, Value::Null));
     }
 }

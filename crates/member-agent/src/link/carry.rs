@@ -15,7 +15,7 @@ use kruise_core::{
         image_pull_job::ImagePullJobStatus,
     },
     revision::data::RevisionData,
-    runtime::{client::Error, events::Severity},
+    runtime::{client::Error, events::Severity, key::uid},
 };
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ use super::{
     member::Member,
     render::{self, Share},
     report::{self, Applied, Facts, Verdict, cloneset},
+    room::Turnover,
     seed::{self, Seed},
     store::Record,
 };
@@ -349,8 +350,14 @@ impl Link {
                     stable: bases.stable_data.as_ref().unwrap_or(target),
                     now: self.clock.now(),
                 };
-                let census = cloneset::count(&population, slice.replicas);
+                let mut census = cloneset::count(&population, slice.replicas);
+                let mut turnover = Turnover::default();
+                if plan.capacity_question.is_some() {
+                    turnover = self.room.turnover(uid(&typed));
+                    census.counts.unscheduled = turnover.unscheduled;
+                }
                 Facts {
+                    vacated: turnover.vacated,
                     counts: census.counts,
                     failing: census.failing,
                     revisions: census.revisions,

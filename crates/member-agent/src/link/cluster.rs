@@ -29,6 +29,8 @@ pub struct Description {
     pub versions: ClusterVersions,
     /// Kinds that are served and can be held, as `group/version/Kind`.
     pub apis: BTreeSet<String>,
+    /// What the agent can do beyond the first version of the protocol.
+    pub features: BTreeSet<String>,
     /// The epoch that the cluster is in.
     pub epoch: u64,
     /// What it has of the fleet; unknown as long as its Assignments are.
@@ -57,18 +59,21 @@ impl Load {
 
 /// What to change in the status of the MemberCluster; nothing if the hub knows all of it.
 pub fn news(status: &MemberClusterStatus, description: &Description) -> Option<Value> {
-    let Description { versions, apis, epoch, load } = description;
+    let Description { versions, apis, features, epoch, load } = description;
     let told = Load { objects: status.objects, ready_pods: status.ready_pods };
     let load = load.unwrap_or(told);
-    let known: BTreeSet<&String> = status.apis.iter().collect();
+    let is_told = |known: &[String], now: &BTreeSet<String>| {
+        known.iter().collect::<BTreeSet<_>>() == now.iter().collect::<BTreeSet<_>>()
+    };
     let is_known = status.versions == *versions
-        && known == apis.iter().collect()
+        && is_told(&status.apis, apis)
+        && is_told(&status.features, features)
         && status.reported_epoch == Some(*epoch)
         && load == told;
     (!is_known).then(|| {
         json!({
-            "versions": versions, "apis": apis, "reportedEpoch": epoch, "objects": load.objects,
-            "readyPods": load.ready_pods,
+            "versions": versions, "apis": apis, "features": features, "reportedEpoch": epoch,
+            "objects": load.objects, "readyPods": load.ready_pods,
         })
     })
 }
@@ -126,6 +131,7 @@ async fn tell(
     let description = Description {
         versions: ClusterVersions { kubernetes, agent: env!("CARGO_PKG_VERSION").to_owned() },
         apis: member.served(gates).await?,
+        features: member.features(),
         epoch: status.epoch,
         load,
     };
@@ -144,6 +150,7 @@ mod tests {
         let description = Description {
             versions: ClusterVersions { kubernetes: "v1.34.4".into(), agent: "0.1.0".into() },
             apis: BTreeSet::from(["apps.kruise.io/v1beta1/CloneSet".to_owned()]),
+            features: BTreeSet::from(["Capacity".to_owned()]),
             epoch: 0,
             load: None,
         };
@@ -152,6 +159,10 @@ mod tests {
         assert_eq!(told["apis"], json!(["apps.kruise.io/v1beta1/CloneSet"]));
         status.versions = description.versions.clone();
         status.apis = description.apis.iter().cloned().collect();
+        status.reported_epoch = Some(0);
+        assert_eq!(news(&status, &description).unwrap()["features"], json!(["Capacity"]));
+        status.features = description.features.iter().cloned().collect();
+        status.reported_epoch = None;
         // The cluster has not been heard in this epoch yet.
         assert!(news(&status, &description).is_some());
         status.reported_epoch = Some(0);
@@ -173,7 +184,12 @@ mod tests {
             it.status.get_or_insert_default().counts.ready = ready;
             it
         };
-        let all = [share(Intent::Apply, 3), share(Intent::Apply, 4), share(Intent::Delete, 5)];
+        let all = [
+            share(Intent::Apply, 3),
+            share(Intent::Apply, 4),
+            share(Intent::Delete, 5),
+            share(Intent::Ask, 0),
+        ];
         assert_eq!(Load::of(&all), Load { objects: 2, ready_pods: 7 });
     }
 }

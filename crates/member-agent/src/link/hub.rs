@@ -1,6 +1,15 @@
 //! The hub, as far as an agent sees it: Assignments in its own namespace, FleetRevisions by exact name, and the status of its
 //! own Assignments (PROTO-1, SEC-1).
 
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use dashmap::DashMap;
 use k8s_openapi::api::coordination::v1::Lease;
 use kruise_core::{
     api::fleet::{
@@ -8,9 +17,10 @@ use kruise_core::{
         keys,
         member_cluster::MemberCluster,
         revision::FleetRevision,
+        told,
     },
     runtime::{
-        cache::Cache,
+        cache::{Cache, Feed},
         client::{self, Error, call},
         clock::Clock,
         key::uid,
@@ -18,14 +28,19 @@ use kruise_core::{
     },
 };
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{Patch, PatchParams},
     core::DeserializeGuard,
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::standing::Standings;
+
+/// What the hub was told last, by Assignment: its UID, and the plan that was said to be applied.
+type Told = Arc<DashMap<String, (String, u64, u64)>>;
 
 /// An Assignment as it is cached. One that cannot be read does not stop the others.
 pub type Stored = DeserializeGuard<Assignment>;
@@ -39,13 +54,26 @@ pub struct Hub {
     pub assignments: Cache<Stored>,
     /// What it thinks of us, by its answers about what is ours.
     pub standings: Standings,
+    told: Told,
+    /// The newest version that an answer had.
+    newest: Arc<AtomicU64>,
+    /// Asks for all Assignments anew.
+    again: Arc<Notify>,
 }
 
 impl Hub {
     /// The hub behind `client`, with this cluster's `namespace` there.
     pub fn new(client: Client, namespace: &str, clock: &Clock, metrics: &Metrics) -> Self {
         let assignments = Cache::new("assignments", clock.clone(), metrics.clone());
-        Self { client, namespace: namespace.to_owned(), assignments, standings: Standings::default() }
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            assignments,
+            standings: Standings::default(),
+            told: Told::default(),
+            newest: Arc::default(),
+            again: Arc::default(),
+        }
     }
 
     /// The same, telling others what it thinks of us.
@@ -61,8 +89,45 @@ impl Hub {
 
     /// Keeps the Assignments up to date until `stop` is cancelled: one watch, in one namespace.
     pub async fn follow(&self, stop: CancellationToken) {
-        let api = Api::namespaced(self.client.clone(), &self.namespace);
-        self.assignments.run(self.client.clone(), api, client::watch(), stop).await;
+        loop {
+            let api = Api::namespaced(self.client.clone(), &self.namespace);
+            let following = self.assignments.run(self.client.clone(), api, client::watch(), stop.clone());
+            tokio::select! {
+                () = following => return,
+                () = self.again.notified() => {}
+            }
+        }
+    }
+
+    /// Takes the version of what the hub has just stored for us. One that is lower than an earlier one comes from a hub that
+    /// was restored from an older copy: a watch that goes on from before would not show what is there now.
+    pub(super) fn stored(&self, version: &str) {
+        let Ok(version) = version.parse::<u64>() else { return };
+        if self.newest.swap(version, Ordering::Relaxed) > version {
+            warn!("the hub has gone back in time: it seems to be restored from an older copy");
+            self.again.notify_one();
+        }
+    }
+
+    /// Notes what the hub was told last about an Assignment.
+    pub(super) fn has_told(&self, assignment: &Assignment, status: &AssignmentStatus) {
+        let name = assignment.metadata.name.clone().unwrap_or_default();
+        self.told.insert(name, (uid(assignment).to_owned(), status.applied_term, status.applied_seq));
+    }
+
+    /// What the hub was told about all Assignments that it shows, in one word; nothing as long as it was not.
+    pub(super) fn told(&self) -> Option<String> {
+        let shown = self.assignments.is_synced().then(|| self.assignments.all())?;
+        // What is not there any more is not told any more.
+        let names: HashSet<&str> = shown.iter().filter_map(|it| it.meta().name.as_deref()).collect();
+        self.told.retain(|name, _| names.contains(name.as_str()));
+        let readable = shown.iter().filter_map(|it| it.0.as_ref().ok());
+        let told = readable.map(|it| {
+            let name = it.metadata.name.as_deref().unwrap_or_default();
+            let (of, term, seq) = self.told.get(name).map(|it| it.clone())?;
+            (of == uid(it)).then_some((name, term, seq))
+        });
+        Some(told::digest(told.collect::<Option<Vec<_>>>()?))
     }
 
     /// The body of a revision; nothing if the hub does not have it, or has it in a form that is not for us.

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kruise_core::{
+    api::fleet::keys,
     backoff::Doubling,
     runtime::{
         client::call,
         clock::{Clock, Seed},
+        key::version,
     },
 };
 use kube::api::{Patch, PatchParams};
@@ -47,12 +49,20 @@ pub async fn renew(hub: &Hub, identity: &str, clock: &Clock, seed: &Seed) {
 /// Renews the Lease, and hears what the hub thinks of us.
 pub(super) async fn once(hub: &Hub, identity: &str, clock: &Clock) {
     let now = MicroTime(clock.now());
-    let patch = Patch::Merge(json!({"spec": {"holderIdentity": identity, "renewTime": now}}));
+    // By this word a hub knows whether what it has stored is what we do (HA-5).
+    let told = hub.told().unwrap_or_default();
+    let patch = Patch::Merge(json!({
+        "metadata": {"annotations": {(keys::TOLD): told}},
+        "spec": {"holderIdentity": identity, "renewTime": now},
+    }));
     let leases = hub.leases();
     let renewed =
         call("renew our lease on the hub", leases.patch(LEASE, &PatchParams::default(), &patch)).await;
     hub.standings.hear(&renewed);
-    let Err(error) = renewed else { return };
+    let error = match renewed {
+        Ok(lease) => return hub.stored(version(&lease)),
+        Err(error) => error,
+    };
     let (cause, label) = (&error as &dyn std::error::Error, error.label());
     if hub.standings.get().lets_act() {
         warn!(error = cause, label, "the hub does not hear us");

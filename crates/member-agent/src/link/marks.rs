@@ -8,7 +8,7 @@ use kruise_core::api::{
 };
 use serde_json::Value;
 
-/// The number of a plan: the hub's term, then the number within it. It only grows (PROTO-3).
+/// The number of a plan: the hub's term, and which plan of the object it is. Both only grow (PROTO-3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
     /// Leadership term of the hub.
@@ -18,6 +18,12 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// Whether a plan with the number `next` may follow. A higher term is not enough: plans of an object are counted through
+    /// all terms, so a leader that goes back in that count was restored from an older copy of the hub (HA-5).
+    pub fn allows(self, next: Self) -> bool {
+        next.term >= self.term && next.seq >= self.seq
+    }
+
     fn read(text: &str) -> Option<Self> {
         let (term, seq) = text.split_once('.')?;
         Some(Self { term: term.parse().ok()?, seq: seq.parse().ok()? })
@@ -106,8 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn proto_3_the_term_counts_before_the_number() {
+    fn proto_3_neither_the_term_nor_the_number_goes_back() {
         let pair = |term, seq| Pair { term, seq };
-        assert!(pair(2, 1) > pair(1, 900) && pair(2, 2) > pair(2, 1));
+        assert!(
+            pair(1, 9).allows(pair(1, 9)) && pair(1, 9).allows(pair(2, 9)) && pair(1, 9).allows(pair(1, 10))
+        );
+        assert!(!pair(2, 9).allows(pair(1, 10)), "a leader that was deposed");
+        assert!(!pair(1, 9).allows(pair(2, 6)), "HA-5: a hub that has forgotten plans");
     }
 }

@@ -15,7 +15,7 @@ use kruise_core::{
     revision::history::NewRevision,
     runtime::{
         access::{self, Right},
-        cache::{Cache, pod::PodLite, revision::RevisionLite},
+        cache::{Cache, node::NodeLite, pod::PodLite, revision::RevisionLite},
         client::{Error, call},
         gates::{Gate, Gates},
         key::{Key, uid},
@@ -51,6 +51,8 @@ pub fn needs() -> Vec<Right> {
         access::cluster(APPS_GROUP, "imagelistpulljobs", KEEP),
         access::cluster("apps", "controllerrevisions", &["get", "list", "watch", "create", "patch"]),
         access::cluster("", "pods", &["get", "list", "watch"]),
+        // How much room there is for pods that the hub asks about (PROTO-8).
+        access::cluster("", "nodes", &["get", "list", "watch"]),
         access::cluster("", "namespaces", &["create"]),
     ]
 }
@@ -64,6 +66,8 @@ pub struct Member {
     pub clonesets: Cache<DeserializeGuard<CloneSet>>,
     /// Its pods, as their controller sees them.
     pub pods: Cache<PodLite>,
+    /// Its nodes; none where not all of its pods are seen, so that nobody can tell how much room there is.
+    pub nodes: Option<Cache<NodeLite>>,
     /// Its revisions, as their controller sees them.
     pub revisions: Cache<RevisionLite>,
     /// Its jobs that download an image, as their controller sees them.
@@ -108,6 +112,11 @@ impl Member {
             }
         }
         Ok(served)
+    }
+
+    /// What can be done here beyond the first version of the protocol.
+    pub fn features(&self) -> BTreeSet<String> {
+        self.nodes.iter().map(|_| keys::features::CAPACITY.to_owned()).collect()
     }
 
     /// The version of the API server; nothing if it does not say.

@@ -1,7 +1,8 @@
 //! The link to a hub: plans in, reports out. The hub is only ever asked; no port is opened here.
 //!
 //! Decisions are values, made by pure functions: [`judge`] which plan counts and what it asks for, [`render`] what the member
-//! object looks like, [`seed`] which revision has to be known before, [`report`] what the hub is told and when. Around them:
+//! object looks like, [`seed`] which revision has to be known before, [`room`] how many more pods this cluster has room for,
+//! [`report`] what the hub is told and when. Around them:
 //! [`store`] is what outlives a restart, [`hub`] and [`member`] are the two API servers, [`lease`] is the heartbeat,
 //! [`cluster`] is what this cluster says about itself, and `reconcile` and `carry` are the pass over one Assignment.
 //! [`credential`] is how the cluster joins and stays known; [`standing`] is what the hub thinks of it.
@@ -15,6 +16,7 @@ pub mod marks;
 pub mod member;
 pub mod render;
 pub mod report;
+pub mod room;
 pub mod seed;
 pub mod standing;
 pub mod store;
@@ -60,6 +62,7 @@ use credential::{
 use hub::Hub;
 use member::Member;
 use reconcile::Memory;
+use room::Room;
 use store::Store;
 
 /// The link's name in logs, metrics and events.
@@ -122,6 +125,7 @@ pub struct Link {
     settings: Settings,
     hub: Hub,
     member: Member,
+    room: Room,
     store: Store,
     events: Recorder,
     gates: Gates,
@@ -164,12 +168,15 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         triggers.now(Key::new(hub.namespace(), &name));
     }
     // Not the hub's: a hub that is away holds nothing up (PROTO-6).
-    let feeds: Vec<Arc<dyn Feed>> = vec![
+    let mut feeds: Vec<Arc<dyn Feed>> = vec![
         Arc::new(member.clonesets.clone()),
         Arc::new(member.pods.clone()),
         Arc::new(member.revisions.clone()),
         Arc::new(member.jobs.clone()),
     ];
+    feeds.extend(member.nodes.iter().map(|it| Arc::new(it.clone()) as Arc<dyn Feed>));
+    let room = Room::new(&member.pods, member.nodes.as_ref());
+    let (reminding, reminded) = (room.clone(), triggers.clone());
     let (heart, identity) = (hub.clone(), settings.identity.clone());
     let watching = Watching {
         hub: hub.clone(),
@@ -183,6 +190,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         settings,
         hub: hub.clone(),
         member,
+        room,
         store,
         events,
         gates,
@@ -198,7 +206,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let beating = stop.run_until_cancelled(lease::renew(&heart, &identity, &clock, &chance));
     let watching = stop.run_until_cancelled(watching.run());
     let introducing = stop.run_until_cancelled(cluster::introduce(&heart, &own, &name, gates));
-    tokio::join!(hub.follow(stop.clone()), beating, watching, introducing, working);
+    let reminding = stop.run_until_cancelled(reminding.remind(&reminded));
+    tokio::join!(hub.follow(stop.clone()), beating, watching, introducing, reminding, working);
 }
 
 /// Says when our rights are gone, and wakes everything when they are back.

@@ -36,7 +36,20 @@ const REFUSED: Duration = Duration::from_secs(30);
 pub(super) struct Memory {
     /// The last report, when it was sent, and about which Assignment: another one of the same name knows nothing yet.
     pub(super) sent: Option<(AssignmentStatus, Instant, String)>,
+    /// Since when there is a plan about which nothing was sent.
+    pub(super) begun: Option<Instant>,
     pub(super) drift: drift::History,
+    /// The newest report that the hub has shown, and of which Assignment.
+    shown: Option<(String, (u64, u64))>,
+}
+
+impl Memory {
+    /// Whether the hub shows an older report of ours than it has shown before: it was restored from an older copy, and has to
+    /// be told again (HA-5).
+    fn has_forgotten(&mut self, assignment: &str, shown: (u64, u64)) -> bool {
+        let before = self.shown.replace((assignment.to_owned(), shown));
+        before.is_some_and(|(of, before)| of == assignment && shown < before)
+    }
 }
 
 /// Why a pass has failed.
@@ -68,16 +81,22 @@ impl Reconcile for Link {
                 None
             }
         });
-        let kept = self.store.get(name);
+        self.room.follow(&key, offered.and_then(|it| it.spec.capacity_question.as_ref()));
+        let mut kept = self.store.get(name);
+        // A question is no plan: there is none, and whatever is kept goes on.
+        let is_question = offered.is_some_and(|it| it.spec.intent == Intent::Ask);
         // Only a hub that we see can be one that has forgotten.
-        if stored.is_none() && self.hub.assignments.is_synced() && kept.as_ref().is_some_and(|it| it.is_done)
+        if (stored.is_none() || is_question)
+            && self.hub.assignments.is_synced()
+            && kept.as_ref().is_some_and(|it| it.is_done)
         {
             self.store.forget(name).await?;
             self.memory().remove(name);
-            return Ok(Next::Change);
+            kept = None;
         }
         let epoch = self.epoch(offered);
-        let chosen = judge::choose(offered.map(|it| &it.spec), kept.as_ref().map(|it| &it.plan), epoch);
+        let plan = offered.map(|it| &it.spec).filter(|_| !is_question);
+        let chosen = judge::choose(plan, kept.as_ref().map(|it| &it.plan), epoch);
         if let Some(refusal) = &chosen.refusal {
             info!(assignment = name, %refusal, "a plan is not acted on");
         }
@@ -86,6 +105,7 @@ impl Reconcile for Link {
             Some(_) => Outcome::waiting("OlderEpoch", "the cluster waits for a plan of its newest epoch"),
             None => match chosen.refusal {
                 Some(refusal) => Outcome::waiting("Refused", &refusal.to_string()),
+                None if is_question => Outcome::waiting("Asked", "there is no share for this cluster"),
                 None => return Ok(Next::Change),
             },
         };
@@ -164,21 +184,37 @@ impl Link {
             let patience = self.settings.lease + self.settings.longest_write;
             return Ok(Some(patience - leading_for));
         }
-        let Outcome { verdict, applied, facts, .. } = outcome;
-        let sent = self.memory().get(name).and_then(|it| it.sent.clone());
+        let Outcome { verdict, applied, mut facts, .. } = outcome;
+        let shown = assignment.status.as_ref().map_or((0, 0), |it| (it.incarnation, it.report));
+        let sent = {
+            let mut memory = self.memory();
+            let of = memory.entry(name.to_owned()).or_default();
+            if of.has_forgotten(uid(assignment), shown) {
+                of.sent = None;
+            }
+            of.sent.clone()
+        };
         let sent = sent.filter(|it| it.2 == uid(assignment)).map(|it| (it.0, it.1));
         // What another agent said before us is what the hub knows.
         let sent = sent.or_else(|| Some((assignment.status.clone()?, self.since)));
         let before = sent.as_ref().map(|it| &it.0);
+        let question = assignment.spec.capacity_question.as_ref();
+        let told = before.and_then(|it| it.capacity.as_ref());
+        facts.capacity = question.and_then(|it| self.room.answer(it, told, facts.vacated));
         let sender = Sender { known_epoch: epoch, ..Sender::default() };
         let mut status = report::report(sender, applied.as_ref(), facts, verdict, before, self.clock.now());
         let last = sent.as_ref().map(|it| Sent { status: &it.0, at: it.1 });
-        match due(last, &status, now) {
-            Due::Never => Ok(None),
+        let begun = *self.memory().entry(name.to_owned()).or_default().begun.get_or_insert(now);
+        match due(last, begun, &status, now) {
+            Due::Never => {
+                self.hub.has_told(assignment, &status);
+                Ok(None)
+            }
             Due::After(wait) => Ok(Some(wait)),
             Due::Now => {
                 (status.incarnation, status.report) = self.next_report().await?;
                 self.hub.tell(assignment, &status).await?;
+                self.hub.has_told(assignment, &status);
                 self.memory().entry(name.to_owned()).or_default().sent =
                     Some((status, now, uid(assignment).to_owned()));
                 Ok(None)
@@ -189,10 +225,12 @@ impl Link {
     /// The mark of the next report (PROTO-10). The start of this agent is counted with the first one, so that an agent which
     /// has nothing to say writes nothing.
     async fn next_report(&self) -> Result<(u64, u64), Error> {
-        let known = self.hub.assignments.all();
-        let known = known.iter().filter_map(|it| Some(it.0.as_ref().ok()?.status.as_ref()?.incarnation));
-        let above = known.max().unwrap_or_default();
-        let incarnation = self.incarnation.get_or_try_init(|| self.store.next_incarnation(above)).await?;
+        let count = async || {
+            let known = self.hub.assignments.all();
+            let known = known.iter().filter_map(|it| Some(it.0.as_ref().ok()?.status.as_ref()?.incarnation));
+            self.store.next_incarnation(known.max().unwrap_or_default()).await
+        };
+        let incarnation = self.incarnation.get_or_try_init(count).await?;
         let number = self.reports.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         Ok((*incarnation, number))
     }
@@ -208,5 +246,20 @@ impl Outcome {
     pub(super) fn stuck(state: ShareState, reason: &'static str, message: String) -> Self {
         let verdict = Verdict { state, reason, message };
         Self { verdict, applied: None, facts: Facts::default(), look_again: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ha_5_a_hub_that_shows_an_older_report_than_before_is_told_again() {
+        let mut memory = Memory::default();
+        assert!(!memory.has_forgotten("u", (1, 4)));
+        assert!(!memory.has_forgotten("u", (1, 9)) && !memory.has_forgotten("u", (2, 1)));
+        assert!(memory.has_forgotten("u", (1, 4)), "an older copy");
+        assert!(!memory.has_forgotten("u", (1, 4)), "once");
+        assert!(!memory.has_forgotten("another", (0, 0)), "a new one knows nothing yet");
     }
 }

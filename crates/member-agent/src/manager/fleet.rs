@@ -119,6 +119,8 @@ impl Fleet {
                 client: client.clone(),
                 clonesets: caches.clonesets.clone(),
                 pods: caches.pods.clone(),
+                // With one namespace in view nobody knows what pods of the others take up.
+                nodes: context.namespace.is_none().then(|| caches.nodes.clone()),
                 revisions: caches.revisions.clone(),
                 jobs: caches.image_pull_jobs.clone(),
             },

@@ -128,6 +128,7 @@ async fn agent(process: ProcessContext, door: Option<Arc<Door>>) {
             client: client.clone(),
             clonesets: caches.clonesets.clone(),
             pods: caches.pods.clone(),
+            nodes: None,
             revisions: caches.revisions.clone(),
             jobs: caches.jobs.clone(),
         },
@@ -252,7 +253,11 @@ impl Stage {
             }
             Some(mut stored) => {
                 stored["spec"] = assignment["spec"].clone();
-                self.world.write(HUB, Method::PUT, &path, &stored).unwrap();
+                // Nobody can write an older plan over a newer one, but a hub that was restored from an older copy has it.
+                if let Err(refused) = self.world.write(HUB, Method::PUT, &path, &stored) {
+                    assert!(refused.message.contains("the plan is older"), "{refused:?}");
+                    self.world.put_back(HUB, "assignments.fleet.kruise.io", stored);
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ mod losses;
 mod moves;
 mod partition;
 mod pods_to_delete;
+mod room;
 mod scale;
 
 /// How many cases of a kind are tried, of those there are.

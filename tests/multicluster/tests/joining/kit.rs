@@ -2,7 +2,6 @@
 
 use std::{
     os::unix::fs::OpenOptionsExt,
-    path::PathBuf,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -13,13 +12,12 @@ use multicluster::{
     Cluster,
     access::{Temporary, apply},
     agent::{Turn, turn},
-    eventually,
+    eventually, programs,
 };
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
-    sync::OnceCell,
 };
 
 /// The namespace of the hub.
@@ -46,7 +44,7 @@ impl Hub {
         remove_webhooks(&cluster);
         apply(&cluster, "webhook/hub")?;
         let kubeconfig = as_account(&cluster, NAMESPACE, "kruise-hub")?;
-        let mut process = Command::new(program().await?)
+        let mut process = Command::new(programs::hub().await?)
             .arg("--kubeconfig")
             .arg(&kubeconfig.0)
             .args(["--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--log-format=text"])
@@ -157,28 +155,4 @@ pub(crate) fn private(name: &str, text: &str) -> Result<Temporary> {
 fn as_account(cluster: &Cluster, namespace: &str, account: &str) -> Result<Temporary> {
     let token = cluster.kubectl(&["create", "token", account, "--namespace", namespace])?;
     with_user(cluster, &json!({ "token": token.trim() }))
-}
-
-/// `FLEET_HUB`, else the hub that cargo builds.
-async fn program() -> Result<PathBuf> {
-    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
-    PROGRAM.get_or_try_init(build).await.cloned()
-}
-
-async fn build() -> Result<PathBuf> {
-    if let Some(program) = std::env::var_os("FLEET_HUB") {
-        return Ok(program.into());
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-        // With the features of the whole workspace, as the tests: a package of its own would compile kube anew.
-        .args(["build", "--workspace", "--bin", "kruise-hub", "--message-format", "json"])
-        .stderr(Stdio::inherit())
-        .output()
-        .await?;
-    let text = String::from_utf8(output.stdout)?;
-    let messages = text.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
-    let program = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from)).next_back();
-    program.context("cargo could not build kruise-hub")
 }

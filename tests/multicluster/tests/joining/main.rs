@@ -7,4 +7,5 @@ mod doors;
 mod kit;
 mod members;
 mod reach;
+mod tenants;
 mod wire;

@@ -280,6 +280,27 @@ impl Hub {
             .map(drop)
     }
 
+    /// Releases another image of `web`, pod by pod and slowly enough to watch.
+    pub(crate) fn release(&self, namespace: &str, image: &str) -> Result<()> {
+        let patch = json!({"spec": {
+            "minReadySeconds": 3, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}},
+            "template": {"spec": {"containers": [{"name": "web", "image": image}]}},
+        }});
+        let (kind, patch) = ("clonesets.v1beta1.apps.kruise.io", patch.to_string());
+        self.cluster
+            .kubectl(&["patch", kind, "web", "--namespace", namespace, "--type=merge", "--patch", &patch])
+            .map(drop)
+    }
+
+    /// Whether every pod of `web` has what was released last, and is available.
+    pub(crate) fn is_released(&self, namespace: &str, replicas: u32) -> Result<bool> {
+        let web = self.get(&["clonesets.v1beta1.apps.kruise.io", "web", "--namespace", namespace])?;
+        let count = |field: &str| web["status"][field].as_u64().unwrap_or(0);
+        let is_seen = web["status"]["observedGeneration"] == web["metadata"]["generation"];
+        let wanted = u64::from(replicas);
+        Ok(is_seen && count("updatedReplicas") == wanted && count("availableReplicas") == wanted)
+    }
+
     /// Waits until the fleet has so many available pods of `web`.
     pub(crate) async fn rests(&self, namespace: &str, replicas: u32) -> Result<()> {
         let what = format!("{replicas} pods are available");

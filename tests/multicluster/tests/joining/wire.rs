@@ -88,24 +88,31 @@ async fn join_6_neither_another_cluster_nor_another_key_takes_a_members_place() 
 
 /// JOIN-4: certificates come and go under a link that works.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn join_4_certificates_are_exchanged_while_the_link_works() -> Result<()> {
+async fn join_4_certificates_are_exchanged_while_a_template_is_released() -> Result<()> {
     let hub = Hub::start(&["--auto-approve=rot-*,env=test"]).await?;
     hub.forget_members()?;
     let mut member = Member::new(&hub, "m1", "rot-1").await?;
     member.give(&Token::create(&hub, "rot-1", 1, HOUR)?)?;
     member.start(&["--hub-renew-after=5s"]).await?;
     member.ready(&hub).await?;
-    let namespace = hub.place("rot-1", 1).await?;
-    hub.rests(&namespace, 1).await?;
+    const PODS: u32 = 4;
+    let namespace = hub.place("rot-1", PODS).await?;
+    hub.rests(&namespace, PODS).await?;
+    let mut during = 0;
     let mut seen = vec![member.kept("tls.crt")?.context("a certificate is kept")?];
-    for replicas in 2..=4 {
+    for release in 2..=4 {
+        hub.release(&namespace, &format!("lab/web:{release}"))?;
         let other = eventually("another certificate is taken up", async || {
             Ok(member.kept("tls.crt")?.filter(|it| !seen.contains(it)))
         });
         seen.push(other.await.with_context(|| format!("{}\n{}", hub.log(), member.log()))?);
-        hub.scale(&namespace, replicas)?;
-        hub.rests(&namespace, replicas).await?;
+        during += u32::from(!hub.is_released(&namespace, PODS)?);
+        eventually("the release ends", async || Ok(hub.is_released(&namespace, PODS)?.then_some(())))
+            .await
+            .with_context(|| format!("{}\n{}", hub.log(), member.log()))?;
     }
+    // A release takes twelve seconds at least, and a certificate five.
+    assert!(during > 0, "no certificate was exchanged while pods were updated");
     let key = member.kept("tls.key")?.context("a key is kept")?;
     assert!(seen.len() == 4 && key.contains("PRIVATE"));
     // One process and one key for all of it, and the hub refused nothing.

@@ -8,7 +8,11 @@ use scheduling::{
 };
 use serde_json::Value;
 
-use super::{Cluster, Observed, Winner};
+use super::{
+    Cluster, Observed, Winner,
+    caution::Word,
+    room::{self, Room},
+};
 use crate::{
     dispatch::{pods::Routing, status::Trouble},
     placement::{
@@ -38,21 +42,29 @@ impl Basis {
         Self { saved: observed.saved(), target: kinds::revision(kind, observed.object), body, patches }
     }
 
+    /// What clusters are asked about the object's pods.
+    pub(super) fn room(
+        &self,
+        observed: &Observed<'_>,
+        winner: &Winner,
+        kind: (&str, &str),
+        replicas: u32,
+    ) -> Room {
+        Room::new(observed, winner, kind, &self.body, &self.patches, replicas)
+    }
+
     /// Judges every cluster by the policy. Objects without pods have none in `numbers`.
     pub(super) fn prepare<'a>(
-        &self,
+        &'a self,
         observed: &Observed<'a>,
         winner: &'a Winner,
         kind: (&'a str, &'a str),
         numbers: &'a PodNumbers,
         routing: &Routing,
+        room: &Room,
     ) -> Result<Prepared<'a>, Trouble> {
-        let members: Vec<_> = observed
-            .clusters
-            .iter()
-            .zip(&self.patches)
-            .map(|(it, patches)| member(it, &self.saved, routing, patches.is_err()))
-            .collect();
+        let members: Vec<_> =
+            (0..observed.clusters.len()).map(|it| self.member(observed, it, routing, room)).collect();
         let object = round::Object {
             uid: &observed.reference.uid,
             kind,
@@ -61,7 +73,9 @@ impl Basis {
             target: self.target,
             placement: &winner.placement,
             policy_generation: u64::try_from(winner.reference.generation).unwrap_or_default(),
-            cause: cause(observed, &self.saved),
+            // Weights that are made before all answers are there would stand.
+            cause: if room.is_waiting() { fit::Cause::Report } else { cause(observed, &self.saved) },
+            weights_in_use: &self.saved.weights,
             partition_rollback: false,
             after: None,
             pre_pull: None,
@@ -69,40 +83,47 @@ impl Basis {
         };
         round::prepare(&object, &members).map_err(|it| Trouble::BadNumbers(it.to_string()))
     }
-}
 
-fn member<'a>(cluster: &'a Cluster, saved: &Saved, routing: &'a Routing, is_unfit: bool) -> Member<'a> {
-    let row = saved.clusters.get(&cluster.facts.name);
-    let mut states = vec![cluster.planning];
-    states.extend(cluster.is_ahead_of(row.map_or(0, |it| it.share.seq)).then_some(State::Offline));
-    states.extend(is_unfit.then_some(State::Unsupported));
-    Member {
-        facts: &cluster.facts,
-        state: State::strongest(states),
-        has_row: row.is_some(),
-        current: row.map_or(0, |it| it.share.replicas),
-        free: None,
-        running: cluster.status().map_or(0, |it| it.counts.replicas),
-        promised_to_others: 0,
-        named: routing.named(&cluster.facts.name),
-        seeding: Seeding::Able,
-        dispatched: cluster.stored().map_or(0, |it| it.seq),
-        stopped: false,
-        weight_in_use: row.and_then(|it| it.weight),
+    fn member<'a>(
+        &self,
+        observed: &Observed<'a>,
+        place: usize,
+        routing: &'a Routing,
+        room: &Room,
+    ) -> Member<'a> {
+        let cluster = &observed.clusters[place];
+        let row = self.saved.clusters.get(&cluster.facts.name);
+        let mut states = vec![cluster.planning];
+        states.extend(cluster.is_ahead_of(row.map_or(0, |it| it.share.seq)).then_some(State::Offline));
+        states.extend((cluster.word == Word::Doubted).then_some(State::Offline));
+        states.extend(self.patches[place].is_err().then_some(State::Unsupported));
+        // It gets no more until it has said how much that can be.
+        states.extend(room.is_awaited(place).then_some(State::Cordoned));
+        Member {
+            facts: &cluster.facts,
+            state: State::strongest(states),
+            has_row: row.is_some(),
+            current: row.map_or(0, |it| it.share.replicas),
+            free: room.free(place, cluster),
+            running: cluster.status().map_or(0, room::running),
+            promised_to_others: cluster.promised_to_others,
+            named: routing.named(&cluster.facts.name),
+            seeding: Seeding::Able,
+            dispatched: cluster.stored().map_or(0, |it| it.seq),
+            stopped: false,
+        }
     }
 }
 
 /// Why this round takes place, as far as it matters for weights.
 fn cause(observed: &Observed<'_>, saved: &Saved) -> fit::Cause {
     let policy = observed.binding.and_then(|it| it.spec.policy.as_ref());
-    let is_new = |it: &Cluster| it.is_member && !saved.clusters.contains_key(&it.facts.name);
     if saved.generation != observed.generation() {
         fit::Cause::Spec
     } else if policy != observed.policy.map(|it| &it.reference) {
         fit::Cause::Policy
-    } else if observed.clusters.iter().any(is_new) {
-        fit::Cause::ClusterSet
     } else {
+        // Clusters that came or left are seen from the weights themselves.
         fit::Cause::Report
     }
 }

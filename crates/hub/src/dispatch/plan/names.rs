@@ -16,6 +16,11 @@ impl Names {
     /// Every revision that plans of the object spoke of so far.
     pub(super) fn known(observed: &Observed<'_>, saved: &Saved) -> Self {
         let mut names = Self::default();
+        // What clusters say comes first, so that it never counts more than what the hub has written.
+        let told = observed.clusters.iter().filter_map(Cluster::status);
+        for it in told.flat_map(|it| [&it.target, &it.stable]).flatten() {
+            names.add(it.clone());
+        }
         let stored = observed.clusters.iter().filter_map(Cluster::stored);
         for it in stored.flat_map(|it| [&it.target, &it.stable]).flatten() {
             names.add(it.clone());

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use kruise_core::{
     api::fleet::{
-        FederatedObject,
+        Counts, FederatedObject,
         assignment::{AssignmentStatus, ShareState},
         binding::{JobTimes, Ledger as Saved},
     },
@@ -20,7 +20,9 @@ use scheduling::{
 };
 use serde_json::Value;
 
-use super::{Cluster, Observed, Round, Winner, basis::Basis, held, selection, shares, shares::is_heard};
+use super::{
+    Cluster, Observed, Round, Winner, basis::Basis, held, room::Room, selection, shares, shares::is_heard,
+};
 use crate::{
     dispatch::{pods::Routing, status::Trouble},
     ledger,
@@ -74,13 +76,16 @@ pub(super) fn plan(
         return held(observed, Trouble::NotSupported(message.to_owned()));
     }
     let (routing, no_pods) = (Routing::default(), PodNumbers::default());
+    // Downloads need no room for pods.
+    let room = Room::default();
     let basis = Basis::new(observed, winner, kind);
-    let prepared = match basis.prepare(observed, winner, names, &no_pods, &routing) {
+    let prepared = match basis.prepare(observed, winner, names, &no_pods, &routing, &room) {
         Ok(prepared) => prepared,
         Err(trouble) => return held(observed, trouble),
     };
-    let Basis { saved, target, body, patches } = basis;
-    let (job, decisions, before, refused) = job(observed, &saved, &prepared, numbers, target);
+    let Basis { saved, target, body, patches } = &basis;
+    let target = *target;
+    let (job, decisions, before, refused) = job(observed, saved, &prepared, numbers, target);
     let rows = job.rows.iter().zip(&prepared.clusters).map(|(slots, cluster)| row(slots, cluster, target));
     let ledger = arithmetic::Ledger { rows: rows.collect(), ..before.clone() };
     let planned = arithmetic::Plan {
@@ -102,6 +107,7 @@ pub(super) fn plan(
         prepared,
         planned,
         routing: &routing,
+        room: &room,
         patches,
         pulls: Some(job),
     };
@@ -365,24 +371,33 @@ fn copies(
             continue;
         }
         let is_refused = refused.iter().any(|it| it.0 == row.cluster.as_str());
-        let said = status(observed, &row.cluster).filter(|_| !is_refused);
-        let copy = Copy { is_lost: state == State::Lost, ..said.map(copy).unwrap_or_default() };
-        copies.push((row.cluster.clone(), copy));
+        let said = if is_refused {
+            observed.last_told(row.cluster.as_str()).map(|it| counted(&it.counts))
+        } else {
+            status(observed, &row.cluster).map(copy)
+        };
+        copies
+            .push((row.cluster.clone(), Copy { is_lost: state == State::Lost, ..said.unwrap_or_default() }));
     }
     copies
 }
 
 fn copy(status: &AssignmentStatus) -> Copy {
-    let counts = &status.counts;
+    Copy {
+        failed_nodes: status.failures.iter().filter(|it| it.len() <= LONGEST_NAME).cloned().collect(),
+        is_final: status.completed,
+        ..counted(&status.counts)
+    }
+}
+
+fn counted(counts: &Counts) -> Copy {
     let of = |it: Option<u32>| it.unwrap_or_default();
     Copy {
         desired: of(counts.desired),
         active: of(counts.active),
         succeeded: of(counts.succeeded),
         failed: of(counts.failed),
-        failed_nodes: status.failures.iter().filter(|it| it.len() <= LONGEST_NAME).cloned().collect(),
-        is_final: status.completed,
-        is_lost: false,
+        ..Copy::default()
     }
 }
 

@@ -4,7 +4,6 @@ use kruise_core::api::fleet::{
     PatchStep, Slice,
     assignment::{AssignmentSpec, Intent, RevisionRef},
     binding::{FleetBindingSpec, Ledger as Saved},
-    policy::DynamicWeights,
     revision::FleetRevisionSpec,
 };
 use scheduling::{
@@ -16,12 +15,14 @@ use scheduling::{
 use serde_json::Value;
 
 use super::{
-    Body, Cluster, Observed, Pulls, Round, Winner, Write, is_over, names::Names, says_the_same, selection,
+    Body, Cluster, Observed, Pulls, Round, Winner, Write, caution::Word, is_over, names::Names, room::Room,
+    says_the_same, selection,
 };
 use crate::{
     dispatch::{
         pods::Routing,
         status::{self, Account},
+        term,
     },
     ledger,
     placement::{
@@ -36,14 +37,16 @@ pub(super) struct Draft<'a> {
     pub(super) observed: &'a Observed<'a>,
     pub(super) winner: &'a Winner,
     pub(super) kind: &'a dyn Kind,
-    pub(super) body: Value,
+    pub(super) body: &'a Value,
     pub(super) target: Revision,
-    pub(super) saved: Saved,
+    pub(super) saved: &'a Saved,
     pub(super) prepared: Prepared<'a>,
     pub(super) planned: arithmetic::Plan,
     pub(super) routing: &'a Routing,
+    /// What clusters are asked about its pods.
+    pub(super) room: &'a Room,
     /// What differs in each cluster, in the order of the clusters; or why that cannot be.
-    pub(super) patches: Vec<Result<Vec<PatchStep>, String>>,
+    pub(super) patches: &'a [Result<Vec<PatchStep>, String>],
     /// What a job has besides.
     pub(super) pulls: Option<Pulls>,
 }
@@ -71,11 +74,11 @@ enum Leaving {
 impl Draft<'_> {
     /// Makes the round. `before` is the ledger that was planned from.
     pub(super) fn finish(mut self, before: &arithmetic::Ledger, refused: Vec<(String, String)>) -> Round {
-        let mut names = Names::known(self.observed, &self.saved);
+        let mut names = Names::known(self.observed, self.saved);
         let revision = match self.observed.key {
             Some(key) => RevisionRef {
                 namespace: None,
-                name: key.revision(&self.observed.reference.uid, &self.body),
+                name: key.revision(&self.observed.reference.uid, self.body),
                 hash: ledger::hash(self.target),
             },
             None => names.kept(self.target),
@@ -98,6 +101,10 @@ impl Draft<'_> {
                 Fate::Forgotten => gone.push(place),
             }
         }
+        let has_share = |name: &str| rows.iter().any(|it| it.cluster.as_str() == name && it.share.seq > 0);
+        let (questions, unasked) = self.room.questions(self.observed, has_share);
+        round.writes.extend(questions);
+        round.removals.extend(unasked);
         round.writes.sort_by_key(|it| it.grows);
         if let Some(pulls) = &mut self.pulls {
             pulls.follow(&rows);
@@ -112,6 +119,7 @@ impl Draft<'_> {
             routing: self.routing,
             refused: &refused,
             unfit: &self.unfit(),
+            awaited: &self.room.awaited(self.observed),
             pulls: self.pulls.as_ref(),
         };
         round.standing = status::standing(&account, self.kind);
@@ -141,13 +149,28 @@ impl Draft<'_> {
             Leaving::Over => return Fate::Over,
             Leaving::Nothing => return Fate::Forgotten,
         };
-        if row.share.seq == 0 || row.lost || cluster.is_ahead_of(row.share.seq) {
+        if row.share.seq == 0
+            || row.lost
+            || cluster.is_ahead_of(row.share.seq)
+            || cluster.word == Word::Doubted
+        {
             return Fate::Same;
         }
         let Ok(overrides) = &self.patches[place] else { return Fate::Same };
         let Some(mut spec) = self.spec(row, cluster, intent, overrides, names) else { return Fate::Same };
+        // A plan that was taken over is not ours: what follows it has a number of its own, or the reports about the one would
+        // acknowledge the other (HA-5).
+        let is_taken_over = stored.is_some_and(|it| it.seq < row.share.seq)
+            && cluster.status().is_some_and(|it| it.applied_seq >= row.share.seq);
+        if is_taken_over {
+            row.share.seq += 1;
+            row.acknowledged = false;
+            spec.seq = row.share.seq;
+        }
+        spec.capacity_question = self.room.question(place).filter(|_| intent == Intent::Apply).cloned();
         if let Some(stored) = stored.filter(|it| it.seq == row.share.seq) {
-            let is_same = AssignmentSpec { term: stored.term, ..spec.clone() } == *stored;
+            let is_same = AssignmentSpec { term: stored.term, ..spec.clone() } == *stored
+                && !cluster.status().is_some_and(|it| term::is_refused(it.applied_term, stored.term));
             // What a silent cluster may be acting on is left alone (STATE-4).
             if is_same || !is_heard(cluster.planning) {
                 return Fate::Same;
@@ -265,22 +288,35 @@ impl Draft<'_> {
                 pulls.write(&mut after, &self.planned.ledger.rows);
             }
         }
-        after.generation = self.observed.generation();
         after.ambiguous_pods.clone_from(&self.routing.undecided);
-        if self.winner.placement.replicas.dynamic != DynamicWeights::None {
-            for cluster in &self.prepared.clusters {
-                if let Some(row) = after.clusters.get_mut(cluster.candidate.name.as_str()) {
-                    row.weight = Some(cluster.candidate.weight);
-                }
-            }
+        // As long as somebody has not said how much room there is, this generation is not planned, and weights are a guess.
+        if !self.room.is_waiting() {
+            after.generation = self.observed.generation();
+            after.weights.clone_from(&self.prepared.weights);
         }
         // A cluster that never got anything needs no row.
         after.clusters.retain(|_, it| it.share.seq > 0);
+        after.rebuilt &= !self.is_known_again(&after);
         after
     }
 
+    /// Whether a ledger that was lost is whole again: everything is granted, and everybody has answered. From then on a row that is
+    /// not acknowledged is new, and not forgotten.
+    fn is_known_again(&self, after: &Saved) -> bool {
+        let rows = || after.clusters.values();
+        let granted: u64 = rows().map(|it| u64::from(it.share.replicas)).sum();
+        rows().next().is_some()
+            && rows().all(|it| it.acknowledged)
+            && granted + self.planned.unplaced >= after.population
+            && self.observed.clusters.iter().all(|it| is_heard(it.planning))
+    }
+
     fn save(&self, ledger: Saved) -> Option<FleetBindingSpec> {
-        let policy = Some(self.winner.reference.clone());
+        // A policy that is not planned by yet is still a new one in the next round.
+        let policy = match self.room.is_waiting() {
+            true => self.observed.binding.and_then(|it| it.spec.policy.clone()),
+            false => Some(self.winner.reference.clone()),
+        };
         let object = self.observed.reference.clone();
         let is_saved = self.observed.binding.is_some_and(|it| {
             it.spec.object == object
@@ -299,6 +335,7 @@ impl Draft<'_> {
         round.writes.is_empty()
             && round.removals.is_empty()
             && !self.routing.is_pending
+            && !self.room.is_waiting()
             && !rows.iter().any(|it| it.moving > 0 || is_waiting(it))
             && self.planned.conditions.is_empty()
             && self.planned.unplaced == 0
@@ -307,7 +344,7 @@ impl Draft<'_> {
     }
 
     fn unfit(&self) -> Vec<(String, String)> {
-        let clusters = self.observed.clusters.iter().zip(&self.patches);
+        let clusters = self.observed.clusters.iter().zip(self.patches);
         clusters.filter_map(|(it, patches)| Some((it.facts.name.clone(), patches.clone().err()?))).collect()
     }
 }

@@ -1,3 +1,6 @@
+mod part;
+mod restored;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice, assignment::PodsAnswer, keys};
 use serde_json::json;
@@ -8,28 +11,31 @@ use crate::dispatch::end::{SweptBy, end, swept_by};
 const CLUSTERS: [&str; 3] = ["a", "b", "c"];
 
 /// An object with its policy and what the hub has stored about it.
-struct World {
-    object: Value,
+pub(super) struct World {
+    pub(super) object: Value,
     reference: FederatedObject,
-    winner: Option<Winner>,
-    binding: Option<FleetBinding>,
-    clusters: Vec<Cluster>,
+    pub(super) winner: Option<Winner>,
+    pub(super) binding: Option<FleetBinding>,
+    pub(super) clusters: Vec<Cluster>,
     key: RevisionKey,
-    elapsed: u32,
+    pub(super) elapsed: u32,
 }
 
 impl World {
-    fn new(replicas: u32) -> Self {
+    pub(super) fn new(replicas: u32) -> Self {
         let cluster = |name: &str| Cluster {
-            facts: ClusterFacts {
+            facts: Arc::new(ClusterFacts {
                 name: name.to_owned(),
                 apis: vec!["apps.kruise.io/v1beta1/CloneSet".to_owned()],
                 ..ClusterFacts::default()
-            },
+            }),
             is_member: true,
             shown: ClusterState::Ready,
             planning: State::Ready,
             assignment: None,
+            word: caution::Word::Heard,
+            promised_to_others: 0,
+            asked_for: 0,
         };
         Self {
             object: json!({
@@ -52,7 +58,7 @@ impl World {
         }
     }
 
-    fn observed(&self) -> Observed<'_> {
+    pub(super) fn observed(&self) -> Observed<'_> {
         Observed {
             object: &self.object,
             reference: &self.reference,
@@ -65,12 +71,12 @@ impl World {
         }
     }
 
-    fn plan(&self) -> Round {
+    pub(super) fn plan(&self) -> Round {
         plan(&self.observed())
     }
 
     /// Stores what a round wants, as far as its `writes`-th Assignment.
-    fn store(&mut self, round: &Round, writes: usize) {
+    pub(super) fn store(&mut self, round: &Round, writes: usize) {
         if let Some(spec) = &round.save {
             self.binding = Some(FleetBinding { spec: spec.clone(), ..FleetBinding::default() });
         }
@@ -83,7 +89,7 @@ impl World {
     }
 
     /// Every cluster does at once what its Assignment says, and reports it.
-    fn obey(&mut self) {
+    pub(super) fn obey(&mut self) {
         for cluster in &mut self.clusters {
             let Some(assignment) = &mut cluster.assignment else { continue };
             let assignment = Arc::make_mut(assignment);
@@ -99,7 +105,9 @@ impl World {
                 stable: replicas,
                 ..Counts::default()
             };
+            let capacity = assignment.status.as_ref().and_then(|it| it.capacity.clone());
             assignment.status = Some(AssignmentStatus {
+                capacity,
                 incarnation: 1,
                 report: number,
                 applied_term: spec.term,
@@ -225,11 +233,14 @@ fn ha_5_a_cluster_that_knows_a_newer_plan_is_not_planned_for() {
     assert!(!round.writes.is_empty() && round.writes.iter().all(|it| it.cluster != "b"));
     let stale =
         round.standing.binding.conditions.iter().find(|it| it.type_ == keys::conditions::STALE).unwrap();
-    assert_eq!(
-        (stale.reason.as_str(), stale.message.as_str()),
-        ("Restored", "newer plans than this hub knows are carried out by b")
+    assert_eq!(stale.reason, "Restored");
+    assert!(
+        stale.message.starts_with("newer plans than this hub knows are carried out by b:"),
+        "{}",
+        stale.message
     );
     assert!(round.standing.binding.clusters[1].reason.contains("left alone"));
+    assert!(round.standing.notes.iter().any(|it| it.reason == "Restored"), "people are told");
 }
 
 #[test]
@@ -305,7 +316,7 @@ fn bad_input_9_clusters_that_lack_the_kind_are_left_out_and_named_on_the_binding
     let says = "APINotSupported: it does not serve apps.kruise.io/CloneSet";
 
     let mut world = World::new(10);
-    world.clusters[2].facts.apis.clear();
+    Arc::make_mut(&mut world.clusters[2].facts).apis.clear();
     let round = world.plan();
     assert!(round.writes.iter().all(|it| it.cluster != "c"));
     assert_eq!(reason(&round, "c"), says);
@@ -314,7 +325,7 @@ fn bad_input_9_clusters_that_lack_the_kind_are_left_out_and_named_on_the_binding
     assert_eq!(scheduled.2, "APINotSupported: the kind is not served by c");
 
     // With no other cluster that is what keeps the replicas away, not room.
-    world.clusters.iter_mut().for_each(|it| it.facts.apis.clear());
+    world.clusters.iter_mut().for_each(|it| Arc::make_mut(&mut it.facts).apis.clear());
     let round = world.plan();
     assert!(round.writes.is_empty());
     let binding = &round.standing.binding;
@@ -333,7 +344,7 @@ fn bad_input_9_clusters_that_lack_the_kind_are_left_out_and_named_on_the_binding
     // One that has the object and lost the kind is left as it is, and says why.
     let mut world = World::new(9);
     world.settle();
-    world.clusters[1].facts.apis.clear();
+    Arc::make_mut(&mut world.clusters[1].facts).apis.clear();
     world.object["spec"]["replicas"] = json!(3);
     world.object["metadata"]["generation"] = json!(2);
     let round = world.plan();
@@ -364,6 +375,36 @@ fn bad_input_6_a_patch_that_does_not_apply_keeps_one_cluster_out_and_is_told() {
         (applied.status.as_str(), applied.reason.as_str(), applied.message.as_str()),
         ("False", "OverrideDoesNotApply", "an override does not apply in b")
     );
+}
+
+#[test]
+fn bad_input_10_a_report_that_cannot_be_true_leaves_what_was_told_before_it() {
+    let mut world = World::new(6);
+    world.settle();
+    let rest = world.plan().standing;
+    world.binding.as_mut().unwrap().status = Some(rest.binding.clone());
+    for (counts, why) in [
+        (
+            Counts { replicas: 900_000, available: 900_000, ..Counts::default() },
+            "more pods than were granted",
+        ),
+        (Counts { updated: 50, ..Counts::default() }, "more new pods than pods"),
+    ] {
+        let status = Arc::make_mut(world.clusters[1].assignment.as_mut().unwrap()).status.as_mut().unwrap();
+        status.report += 1;
+        status.counts = counts;
+        let standing = world.plan().standing;
+        assert!(standing.notes.iter().any(|it| it.reason == "ReportRefused"), "{why}");
+        assert_eq!(standing.object, rest.object, "{why}");
+        assert_eq!(standing.figures, rest.figures, "{why}");
+        let counts =
+            |it: &Standing| it.binding.clusters.iter().map(|it| it.counts.clone()).collect::<Vec<_>>();
+        assert_eq!(counts(&standing), counts(&rest), "{why}");
+        world.binding.as_mut().unwrap().status = Some(standing.binding);
+    }
+    // The next one that can be true counts.
+    world.obey();
+    assert_eq!(world.plan().standing.binding, rest.binding);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use scheduling::{
 };
 
 use super::{Account, Observed, Pulls, Totals, Trouble, is_silent};
+use crate::dispatch::plan::caution::Word;
 
 /// One aspect. The order of its list is its weight for the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +106,11 @@ fn scheduled(account: &Account<'_>) -> Aspect {
         let message = "the policy selects no cluster; nothing is changed".to_owned();
         return aspect(types::SCHEDULED, false, reasons::NO_CLUSTER, message);
     }
+    if !account.awaited.is_empty() {
+        let awaited: Vec<ClusterName> = account.awaited.iter().map(|it| it.as_str().into()).collect();
+        let message = format!("how much room there is has not been said yet by {}", reason::list(&awaited));
+        return aspect(types::SCHEDULED, false, reasons::ASKING_FOR_ROOM, message);
+    }
     let lacking: Vec<ClusterName> = account.lacking().map(|it| it.0.facts.cluster_name()).collect();
     if lacking.is_empty() {
         return aspect(types::SCHEDULED, true, "Placed", String::new());
@@ -161,8 +167,18 @@ fn matter(account: &Account<'_>, matter: &Matter) -> Option<Aspect> {
 fn stale(account: &Account<'_>) -> Option<Aspect> {
     let ahead: Vec<_> = account.ahead().map(|it| it.facts.cluster_name()).collect();
     if !ahead.is_empty() {
-        let message = format!("newer plans than this hub knows are carried out by {}", reason::list(&ahead));
+        let message = format!(
+            "newer plans than this hub knows are carried out by {}: it seems to be restored from an older copy; see what \
+             `kubectl fleet recover` says",
+            reason::list(&ahead)
+        );
         return Some(aspect(types::STALE, true, "Restored", message));
+    }
+    let doubted = account.given().filter(|(_, it)| it.word == Word::Doubted);
+    let doubted: Vec<_> = doubted.map(|(row, _)| row.cluster.clone()).collect();
+    if !doubted.is_empty() {
+        let message = format!("what is stored here is not what is said by {}", reason::list(&doubted));
+        return Some(aspect(types::STALE, true, "NotHeard", message));
     }
     let silent: Vec<_> =
         account.given().filter(|(_, it)| is_silent(it.shown)).map(|(row, _)| row.cluster.clone()).collect();

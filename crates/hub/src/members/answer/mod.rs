@@ -30,18 +30,22 @@ use kruise_core::{
     runtime::{
         access::{self as rights, Right},
         cache::{Cache, Cached, Feed},
-        client::{self, Error},
+        client::{self, Error, call},
         clock::Clock,
         controller::{self, Controller, Next, Reconcile, Triggers},
         events::Recorder,
         key::Key,
     },
 };
-use kube::{Api, Client, Resource, ResourceExt, core::DeserializeGuard};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Preconditions},
+    core::DeserializeGuard,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{access, joining::AutoApprove};
+use super::{access, joining::AutoApprove, tokens};
 use crate::measures::Measures;
 use observe::Source;
 
@@ -50,6 +54,8 @@ pub const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("four is not zero"
 /// A plan is looked at again so often before others get their turn; each look brings a name one step on.
 const STEPS: usize = 8;
 
+/// How often is looked for tokens that have expired.
+const TIDY: Duration = Duration::from_secs(600);
 /// How soon a member that cannot be read is looked at again; a change of it is seen at once.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
@@ -61,7 +67,7 @@ pub fn needs() -> Vec<Right> {
         rights::cluster(GROUP, "joinrequests", &["get", "list", "watch", "delete"]),
         rights::cluster(GROUP, "joinrequests/status", &["patch"]),
         rights::cluster(GROUP, "memberclusters", &["create"]),
-        rights::own_namespace("", "configmaps", &["list", "watch", "get", "patch"]),
+        rights::own_namespace("", "configmaps", &["list", "watch", "get", "patch", "delete"]),
         rights::cluster("", "namespaces", &["get", "create"]),
         rights::cluster(LEASES, "leases", &["create"]),
         rights::cluster(access::RBAC, "roles", &["create", "patch"]),
@@ -133,6 +139,8 @@ pub struct Inner {
     signing: Cache<CertificateSigningRequest>,
     bindings: Cache<RoleBinding>,
     cluster_bindings: Cache<ClusterRoleBinding>,
+    /// Held by whoever lets a cluster in or turns one away.
+    deciding: tokio::sync::Mutex<()>,
 }
 
 impl std::ops::Deref for Answerer {
@@ -165,7 +173,37 @@ impl Answerer {
             events,
             measures,
             clock,
+            deciding: tokio::sync::Mutex::default(),
         }))
+    }
+
+    /// Removes tokens that have been of no use for a while, until `stop` is cancelled.
+    pub async fn tidy(&self, stop: CancellationToken) {
+        if stop.run_until_cancelled(self.tokens.synced()).await.is_none() {
+            return;
+        }
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        loop {
+            let now = self.clock.now();
+            for map in self.tokens.all().iter().filter(|it| tokens::is_outlived(it, now)) {
+                let params = DeleteParams::default().preconditions(Preconditions {
+                    uid: map.metadata.uid.clone(),
+                    resource_version: map.metadata.resource_version.clone(),
+                });
+                let removed = call("remove a token", api.delete(&map.name_any(), &params)).await;
+                if let Err(error) = removed
+                    && !matches!(error.code(), Some(404 | 409))
+                {
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        "a token that has expired is not removed yet"
+                    );
+                }
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(TIDY)).await.is_none() {
+                return;
+            }
+        }
     }
 
     /// Keeps the caches up to date until `stop` is cancelled, but for that of the members.
@@ -266,7 +304,10 @@ impl Reconcile for Answerer {
         for _ in 0..STEPS {
             let mut seen = self.observe(cluster, Source::Cache).await?;
             let mut plan = plan::plan(&seen.observed(cluster, self));
+            // One at a time: of two names that one cluster asks for at the same instant, the second must see the first.
+            let mut turn = None;
             if plan.is_for_good() {
+                turn = Some(self.deciding.lock().await);
                 seen = self.observe(cluster, Source::Server).await?;
                 plan = plan::plan(&seen.observed(cluster, self));
             }
@@ -281,6 +322,7 @@ impl Reconcile for Answerer {
             for action in plan.actions {
                 self.apply(cluster, &seen, action).await?;
             }
+            drop(turn);
         }
         // Somebody undoes what we do.
         Ok(Next::After(Duration::from_secs(10)))

@@ -37,7 +37,6 @@ fn member(facts: &ClusterFacts) -> Member<'_> {
         seeding: Seeding::Able,
         dispatched: 0,
         stopped: false,
-        weight_in_use: None,
     }
 }
 
@@ -65,6 +64,7 @@ fn object<'a>(numbers: &'a PodNumbers, placement: &'a Placement) -> Object<'a> {
         placement,
         policy_generation: 1,
         cause: fit::Cause::Spec,
+        weights_in_use: const { &BTreeMap::new() },
         partition_rollback: false,
         after: None,
         pre_pull: None,
@@ -306,14 +306,24 @@ fn split_7_weights_by_free_room_stay_while_only_reports_come_in() {
     let mut fleet = facts.each_ref().map(member);
     (fleet[0].free, fleet[1].free) = (Some(100), Some(50));
     let ten = numbers(10);
-    let weights = |fleet: &[Member<'_>], cause| {
-        let asked = Object { cause, ..object(&ten, &placement) };
-        prepare(&asked, fleet).unwrap().clusters.iter().map(|it| it.candidate.weight).collect::<Vec<_>>()
+    let weights = |fleet: &[Member<'_>], in_use: &[(&str, u32)], cause| {
+        let in_use = in_use.iter().map(|it| (it.0.to_owned(), it.1)).collect();
+        let asked = Object { cause, weights_in_use: &in_use, ..object(&ten, &placement) };
+        let prepared = prepare(&asked, fleet).unwrap();
+        prepared.clusters.iter().map(|it| it.candidate.weight).collect::<Vec<_>>()
     };
-    assert_eq!(weights(&fleet, fit::Cause::Spec), [20, 10]);
-    (fleet[0].weight_in_use, fleet[1].weight_in_use) = (Some(7), Some(8));
-    assert_eq!(weights(&fleet, fit::Cause::Report), [7, 8]);
-    assert_eq!(weights(&fleet, fit::Cause::ClusterSet), [20, 10]);
+    let in_use = [("a", 7), ("b", 8)];
+    assert_eq!(weights(&fleet, &[], fit::Cause::Report), [20, 10]);
+    assert_eq!(weights(&fleet, &in_use, fit::Cause::Report), [7, 8]);
+    assert_eq!(weights(&fleet, &in_use, fit::Cause::Spec), [20, 10]);
+    // Clusters that came, or went.
+    assert_eq!(weights(&fleet, &in_use[..1], fit::Cause::Report), [20, 10]);
+    assert_eq!(weights(&fleet, &[("a", 7), ("b", 8), ("c", 9)], fit::Cause::Report), [20, 10]);
+    fleet[1].state = State::Draining;
+    assert_eq!(weights(&fleet, &in_use, fit::Cause::Report), [20, 0]);
+    // One that is silent for a while is still there.
+    fleet[1].state = State::Offline;
+    assert_eq!(weights(&fleet, &in_use, fit::Cause::Report), [7, 8]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ fn cluster(name: &str) -> ClusterFacts {
         version: "v1.34.4+k3s1".to_owned(),
         taints: Vec::new(),
         apis: vec!["apps.kruise.io/v1beta1/CloneSet".to_owned()],
+        features: Vec::new(),
     }
 }
 

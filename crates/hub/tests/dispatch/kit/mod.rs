@@ -1,19 +1,20 @@
 //! What the tests share: a hub with its process, members with their agents, and a person who applies manifests.
 
+mod copy;
 pub(crate) mod jobs;
 mod processes;
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use http::Method;
-use hub::members::access;
+use hub::{measures::Measures, members::access};
 use kruise_core::{
     admission::{Version, cloneset::default},
     api,
@@ -39,6 +40,8 @@ pub(crate) struct Stage {
     pub(crate) agents: BTreeMap<&'static str, Process>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) parallelism: Arc<Parallelism>,
+    /// What the hub that runs now has counted.
+    counted: Arc<Mutex<Measures>>,
 }
 
 /// What the agents of a stage see to.
@@ -133,8 +136,14 @@ fn stage<F: Future<Output = ()>>(setting: Setting, duties: Duties, test: impl Fn
         });
         let rule = limits.clone();
         world.invariant("the fleet's limits", move |world| rule.check(world));
-        let hub = world.process("hub", hub);
-        let stage = Stage { world, hub, agents, limits, parallelism };
+        let counted = Arc::new(Mutex::new(Measures::new()));
+        let shown = counted.clone();
+        let hub = world.process("hub", move |process| {
+            let measures = Measures::new();
+            *shown.lock().unwrap() = measures.clone();
+            hub(process, measures)
+        });
+        let stage = Stage { world, hub, agents, limits, parallelism, counted };
         stage.until("all members are Ready", |it| MEMBERS.iter().all(|name| it.state(name) == "Ready")).await;
         test(stage).await;
     });
@@ -252,6 +261,15 @@ pub(crate) fn policy(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 impl Stage {
+    /// The value of a metric of the hub that runs now, by its name with labels.
+    pub(crate) fn measure(&self, name: &str) -> Option<f64> {
+        let text = self.counted.lock().unwrap().metrics.text();
+        let line = text
+            .lines()
+            .find_map(|it| it.strip_prefix("kruise_fleet_")?.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|it| it.parse().ok())
+    }
+
     /// Writes a policy, whatever was there.
     pub(crate) fn place(&self, policy: &Value) {
         let folder = format!("{FLEET}/namespaces/shop/placementpolicies");

@@ -29,9 +29,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Duties, HUB, OWN, agent_of, jobs};
 
 /// One life of the hub, without an election: it is alone.
-pub(super) async fn hub(process: ProcessContext) {
+pub(super) async fn hub(process: ProcessContext, measures: Measures) {
     let clock = Clock::following(process.world().now());
-    let measures = Measures::new();
     let options = Options {
         user_agent: "hub".into(),
         metrics: measures.metrics.clone(),
@@ -111,6 +110,7 @@ pub(super) async fn agent(process: ProcessContext, name: String, first: u64, dut
             client: client.clone(),
             clonesets: caches.clonesets.clone(),
             pods: caches.pods.clone(),
+            nodes: Some(caches.nodes.clone()),
             revisions: caches.revisions.clone(),
             jobs: caches.jobs.clone(),
         },

@@ -314,6 +314,11 @@ impl Story {
 
     /// Waits until all is as the user wants it, and says so: so many pods, all ready, all but `old` of them of the image.
     async fn rests(&self, old: usize) {
+        self.comes_to_rest(old).await;
+        assert_eq!(self.stage.measure("budget_violation_total"), Some(0.0), "the hub's own count");
+    }
+
+    async fn comes_to_rest(&self, old: usize) {
         let (replicas, image) = (self.wish.replicas, self.wish.name());
         self.until(&format!("{replicas} pods rest, {old} of them not {image}"), |it| {
             let (pods, web) = (all_pods(&it.world), it.web());

@@ -104,6 +104,9 @@ pub enum Intent {
     Orphan,
     /// Delete it.
     Delete,
+    /// Nothing but answer the capacity question: the cluster has no share. The number of such a plan is 0, so that every share
+    /// comes after it.
+    Ask,
 }
 
 /// A FleetRevision.
@@ -123,9 +126,15 @@ pub struct RevisionRef {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityQuestion {
+    /// Which question it is; the answer names it.
+    #[schemars(length(max = 64))]
+    pub id: String,
     /// Requests, selectors and tolerations, as in a pod's spec.
     #[schemars(schema_with = "schema::raw_object")]
     pub pod: Value,
+    /// Room beyond this many pods makes no difference and is not told; without a limit all of it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_to: Option<u32>,
 }
 
 /// What a cluster says about its share. Counts are read after the member's controller has seen the applied slice.
@@ -219,9 +228,13 @@ pub struct LocalRevisions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityAnswer {
-    /// Pods that would be scheduled now.
+    /// The question that is answered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub question: String,
+    /// Pods that would be scheduled now, besides those that are. Large numbers are rounded down.
     pub fit_now: u32,
-    /// Pods that nodes could hold if they were empty.
+    /// Pods that nodes could hold if they were empty. Large numbers are rounded down.
     pub schedulable: u32,
     /// When it was counted, by the member's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -34,6 +34,11 @@ pub const DECISION: &str = "fleet.kruise.io/decision";
 pub const BOOTSTRAP: &str = "fleet.kruise.io/bootstrap";
 /// Annotation on objects and policies: a move was asked for by hand; another value asks again.
 pub const REBALANCE: &str = "fleet.kruise.io/rebalance";
+/// Annotation on the Leases of agents: what they have told, in one word ([`told`](super::told)); empty while that is not known.
+pub const TOLD: &str = "fleet.kruise.io/told";
+/// Annotation on FleetBindings: after the hub was restored from an older copy, clusters whose newer plans are taken over, as
+/// JSON: the number of the plan, by cluster. Any other number is not meant.
+pub const RECOVER: &str = "fleet.kruise.io/recover";
 /// Annotation on MemberClusters: what is done with their objects when they are deleted, `Orphan` or `Force`.
 pub const LEAVE: &str = "fleet.kruise.io/leave";
 /// Label on everything the hub makes: the cluster it is for, cut where it is too long. On bindings also an annotation, in full.
@@ -47,6 +52,12 @@ pub const CONTENT_NAMESPACE: &str = "fleet-content";
 pub const CLUSTER_NAMESPACE_PREFIX: &str = "fleet-";
 /// Field manager under which agents apply member objects.
 pub const AGENT_FIELD_MANAGER: &str = "fleet-agent";
+
+/// What agents can do beyond the first version of the protocol.
+pub mod features {
+    /// Answer how many pods there is room for.
+    pub const CAPACITY: &str = "Capacity";
+}
 
 /// Condition types of FleetBindings.
 pub mod conditions {
@@ -98,6 +109,8 @@ pub mod cluster_conditions {
 pub mod reasons {
     /// The policy selects no cluster.
     pub const NO_CLUSTER: &str = "NoCluster";
+    /// Clusters have not said yet how much room they have.
+    pub const ASKING_FOR_ROOM: &str = "AskingForRoom";
     /// The cluster lacks the kind, version or feature.
     pub const API_NOT_SUPPORTED: &str = "APINotSupported";
     /// The cluster is the hub's own.
@@ -134,6 +147,10 @@ pub mod reasons {
 pub mod events {
     /// Clusters were chosen.
     pub const SCHEDULED: &str = "Scheduled";
+    /// A report cannot be true.
+    pub const REPORT_REFUSED: &str = "ReportRefused";
+    /// Clusters carry out newer plans than the hub knows.
+    pub const RESTORED: &str = "Restored";
     /// Replicas moved from one cluster to another.
     pub const RESCHEDULED: &str = "Rescheduled";
     /// A wave began.

@@ -127,7 +127,7 @@ pub struct MemberClusterStatus {
     /// How often an agent of the cluster took over or started.
     #[serde(default)]
     pub incarnation: u64,
-    /// When the last report came in.
+    /// When the cluster was last heard, while it is Offline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_report_time: Option<Time>,
     /// How often the cluster went Offline within the last hour.

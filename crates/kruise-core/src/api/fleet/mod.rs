@@ -8,6 +8,7 @@ pub mod member_cluster;
 pub mod policy;
 pub mod release;
 pub mod revision;
+pub mod told;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -149,6 +150,10 @@ pub struct Counts {
     /// Replicas asked for less pods available, and never below 0: a pod deleted and not yet replaced counts.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unavailable: u32,
+    /// Pods that wait for a node, where the room for them is asked for. Those that take the place of a pod on its way out do not
+    /// count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unscheduled: u32,
     /// Matched pods that the selector of a SidecarSet's update leaves out.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unselected: u32,

@@ -1,6 +1,11 @@
-//! Nodes as controllers read them: names, labels and conditions.
+//! Nodes as controllers read them: names, labels, what keeps pods away, conditions and room.
 
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{Node, Taint},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
 use kube::Resource;
 use serde::Deserialize;
 
@@ -12,15 +17,30 @@ use super::pod::ConditionLite;
 pub struct NodeLite {
     /// Names and labels.
     pub metadata: ObjectMeta,
+    /// What keeps pods away.
+    #[serde(default)]
+    pub spec: NodeSpecLite,
     /// How it stands.
     #[serde(default)]
     pub status: NodeStatusLite,
+}
+
+/// What keeps pods away from a node.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSpecLite {
+    /// Whether it takes no further pods.
+    pub unschedulable: bool,
+    /// What pods have to tolerate.
+    pub taints: Vec<Taint>,
 }
 
 /// How a node stands.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatusLite {
+    /// What pods can request on it.
+    pub allocatable: BTreeMap<String, Quantity>,
     /// Conditions.
     pub conditions: Vec<ConditionLite>,
 }

@@ -103,6 +103,14 @@ impl Verdict {
         Self::Denied(Denial { code: 422, message, causes, warnings: Vec::new() })
     }
 
+    /// The user lacks rights that these fields need. No faults, no denial.
+    pub fn forbidden(causes: Vec<FieldError>) -> Self {
+        match Self::invalid(causes) {
+            Self::Denied(denial) => Self::Denied(Denial { code: 403, ..denial }),
+            allowed => allowed,
+        }
+    }
+
     /// The same verdict with one more warning for the user.
     #[must_use]
     pub fn warn(mut self, warning: impl Into<String>) -> Self {

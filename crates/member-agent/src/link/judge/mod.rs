@@ -66,7 +66,8 @@ fn older(offered: &AssignmentSpec, kept: &AssignmentSpec) -> Option<Refusal> {
     let (new, old) = (pair(offered), pair(kept));
     // The hub counts the plans of each object from the beginning; only terms can be compared with those of a predecessor
     // of the same name.
-    let is_older = if offered.object.uid == kept.object.uid { new < old } else { offered.term < kept.term };
+    let is_same = offered.object.uid == kept.object.uid;
+    let is_older = if is_same { !old.allows(new) } else { offered.term < kept.term };
     is_older.then_some(Refusal::OlderPlan { offered: new, known: old })
 }
 
@@ -163,7 +164,7 @@ pub fn judge(plan: &AssignmentSpec, member: Option<&Value>, known: Known<'_>) ->
         Whose::Nobody => return Step::TryToAdopt,
         Whose::Ours(marks) => marks,
     };
-    if let Some(known) = marks.as_ref().map(|it| it.plan).filter(|it| *it > pair(plan)) {
+    if let Some(known) = marks.as_ref().map(|it| it.plan).filter(|it| !it.allows(pair(plan))) {
         return Step::Refuse(Refusal::OlderPlan { offered: pair(plan), known });
     }
     match plan.intent {
@@ -171,7 +172,8 @@ pub fn judge(plan: &AssignmentSpec, member: Option<&Value>, known: Known<'_>) ->
         Intent::Delete if is_kept(plan, marks.as_ref()) => Step::Release,
         _ if is_ending => Step::WaitForEnd,
         Intent::Delete => Step::Delete,
-        Intent::Apply => Step::Keep(marks),
+        // A question is never taken on as a plan; whatever is there stays.
+        Intent::Apply | Intent::Ask => Step::Keep(marks),
     }
 }
 

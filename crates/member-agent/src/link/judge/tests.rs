@@ -41,13 +41,13 @@ fn unmarked() -> Value {
 #[test]
 fn proto_3_a_lower_pair_is_refused_and_the_kept_plan_goes_on() {
     let kept = plan(3, 5);
-    for older in [plan(3, 4), plan(2, 900)] {
+    for older in [plan(3, 4), plan(2, 900), plan(4, 4)] {
         let chosen = choose(Some(&older), Some(&kept), 1);
         assert_eq!(chosen.plan, Some(&kept));
         let refusal = Refusal::OlderPlan { offered: pair(&older), known: Pair { term: 3, seq: 5 } };
         assert_eq!(chosen.refusal, Some(refusal));
     }
-    for newer in [plan(3, 5), plan(3, 6), plan(4, 1)] {
+    for newer in [plan(3, 5), plan(3, 6), plan(4, 5), plan(4, 6)] {
         assert_eq!(choose(Some(&newer), Some(&kept), 1), Chosen { plan: Some(&newer), refusal: None });
     }
 }

@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kruise_core::api::fleet::{Slice, assignment::AssignmentStatus};
+use kruise_core::api::fleet::{
+    Slice,
+    assignment::{AssignmentStatus, ShareState},
+};
 use tokio::time::Instant;
 
 /// How long after a report the next one waits (PROTO-5).
 pub const PAUSE: Duration = Duration::from_secs(1);
+/// How long it waits if nothing changed but how much room there is.
+pub const ROOM_PAUSE: Duration = Duration::from_secs(10);
 
 /// The report that was sent last.
 #[derive(Debug, Clone, Copy)]
@@ -30,14 +35,23 @@ pub enum Due {
     After(Duration),
 }
 
-/// When to send `new`.
-pub fn due(last: Option<Sent<'_>>, new: &AssignmentStatus, now: Instant) -> Due {
-    let Some(Sent { status, at }) = last else { return Due::Now };
-    if says_the_same(status, new) {
-        return Due::Never;
-    }
+/// When to send `new`. `begun` is when the plan was taken on, if nothing was ever sent.
+pub fn due(last: Option<Sent<'_>>, begun: Instant, new: &AssignmentStatus, now: Instant) -> Due {
+    let (is_urgent, at) = match last {
+        Some(Sent { status, .. }) if says_the_same(status, new) => return Due::Never,
+        Some(Sent { status, at }) => (may_open_a_gate(status, new), at),
+        // Before the member's controller has seen the plan, which takes a moment, there is nothing to say that would matter.
+        None => (is_observed(new) || new.state != Some(ShareState::Applying), begun),
+    };
     let passed = now.saturating_duration_since(at);
-    if passed >= PAUSE || may_open_a_gate(status, new) { Due::Now } else { Due::After(PAUSE - passed) }
+    let pause = match last {
+        Some(Sent { status, .. }) => {
+            let as_before = AssignmentStatus { capacity: status.capacity.clone(), ..new.clone() };
+            if says_the_same(status, &as_before) { ROOM_PAUSE } else { PAUSE }
+        }
+        None => PAUSE,
+    };
+    if passed >= pause || is_urgent { Due::Now } else { Due::After(pause - passed) }
 }
 
 /// Whether both tell the hub the same: numbers of reports, times and restarts are no news, so an agent that starts at rest
@@ -68,6 +82,12 @@ fn may_open_a_gate(old: &AssignmentStatus, new: &AssignmentStatus) -> bool {
         || is_new(is_updated)
         || is_new(is_without_surplus)
         || old.pods != new.pods
+        || question(old) != question(new)
+}
+
+/// The question about room that is answered.
+fn question(status: &AssignmentStatus) -> Option<&str> {
+    status.capacity.as_ref().map(|it| it.question.as_str())
 }
 
 /// Whether the member's controller has seen what was applied (PROTO-4).
@@ -93,7 +113,7 @@ fn is_without_surplus(status: &AssignmentStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kruise_core::api::fleet::{CloneSetSlice, Counts, assignment::ShareState};
+    use kruise_core::api::fleet::{CloneSetSlice, Counts, assignment::CapacityAnswer};
 
     use super::*;
 
@@ -123,7 +143,12 @@ mod tests {
 
     fn after(milliseconds: u64, old: &AssignmentStatus, new: &AssignmentStatus) -> Due {
         let start = kruise_core::runtime::clock::Clock::system().instant();
-        due(Some(Sent { status: old, at: start }), new, start + Duration::from_millis(milliseconds))
+        due(Some(Sent { status: old, at: start }), start, new, start + Duration::from_millis(milliseconds))
+    }
+
+    fn first(milliseconds: u64, new: &AssignmentStatus) -> Due {
+        let start = kruise_core::runtime::clock::Clock::system().instant();
+        due(None, start, new, start + Duration::from_millis(milliseconds))
     }
 
     #[test]
@@ -138,8 +163,16 @@ mod tests {
     fn proto_5_at_most_one_report_in_a_second() {
         assert_eq!(after(300, &status(1), &status(2)), Due::After(Duration::from_millis(700)));
         assert_eq!(after(1_000, &status(1), &status(2)), Due::Now);
-        let start = kruise_core::runtime::clock::Clock::system().instant();
-        assert_eq!(due(None, &status(1), start), Due::Now);
+        assert_eq!(first(0, &status(1)), Due::Now);
+    }
+
+    #[test]
+    fn proto_5_a_first_report_waits_for_the_controller_but_not_without_end() {
+        let waiting = AssignmentStatus { observed_generation: 2, ..status(0) };
+        assert_eq!(first(10, &waiting), Due::After(Duration::from_millis(990)));
+        assert_eq!(first(1_000, &waiting), Due::Now);
+        let refused = AssignmentStatus { state: Some(ShareState::Conflict), ..waiting };
+        assert_eq!(first(10, &refused), Due::Now);
     }
 
     #[test]
@@ -156,6 +189,26 @@ mod tests {
         assert_eq!(changed(|it| it.completed = true), Due::Now);
         assert_eq!(changed(|it| it.state = Some(ShareState::Deleted)), Due::Now);
         assert_eq!(changed(|it| it.counts.unavailable = 1), Due::After(Duration::from_millis(999)));
+    }
+
+    #[test]
+    fn proto_8_room_that_changes_alone_is_told_later_and_a_new_question_is_answered_at_once() {
+        let with = |question: &str, fit_now| {
+            let answer =
+                CapacityAnswer { question: question.to_owned(), fit_now, ..CapacityAnswer::default() };
+            AssignmentStatus { capacity: Some(answer), ..status(1) }
+        };
+        assert_eq!(after(4_000, &with("a", 3), &with("a", 4)), Due::After(Duration::from_secs(6)));
+        assert_eq!(after(10_000, &with("a", 3), &with("a", 4)), Due::Now);
+        assert_eq!(after(1, &with("a", 3), &with("b", 3)), Due::Now);
+        assert_eq!(after(1, &status(1), &with("a", 3)), Due::Now);
+        // With other news it goes along.
+        let mut more = with("a", 4);
+        more.counts.available += 1;
+        assert_eq!(after(1_000, &with("a", 3), &more), Due::Now);
+        let mut later = with("a", 3);
+        later.capacity.as_mut().unwrap().as_of = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(after(60_000, &with("a", 3), &later), Due::Never);
     }
 
     #[test]

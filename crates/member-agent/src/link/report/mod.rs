@@ -9,7 +9,9 @@ use kruise_core::{
     api::{
         fleet::{
             Counts, Slice,
-            assignment::{AssignmentSpec, AssignmentStatus, LocalRevisions, PodsAnswer, ShareState},
+            assignment::{
+                AssignmentSpec, AssignmentStatus, CapacityAnswer, LocalRevisions, PodsAnswer, ShareState,
+            },
             keys::conditions,
         },
         image_pull_job::ImagePullJobStatus,
@@ -56,6 +58,10 @@ pub struct Facts {
     pub failing: u32,
     /// Names of the revisions.
     pub revisions: LocalRevisions,
+    /// Places that pods on their way out leave to others of the object.
+    pub vacated: u32,
+    /// How many more pods there is room for, where that is asked.
+    pub capacity: Option<CapacityAnswer>,
     /// Which of the pods asked for are here.
     pub pods: Option<PodsAnswer>,
     /// Whether a job is over.
@@ -98,10 +104,13 @@ pub fn report(
     now: Timestamp,
 ) -> AssignmentStatus {
     // As long as this plan is not applied, what was said of the one before still holds.
+    let capacity = facts.capacity.clone();
     let mut status = match applied {
         Some(applied) => told(applied, facts),
         None => before.cloned().unwrap_or_default(),
     };
+    // Room does not depend on plans.
+    status.capacity = capacity.map(|it| CapacityAnswer { as_of: Some(whole_seconds(now)), ..it });
     status.incarnation = sender.incarnation;
     status.report = sender.report;
     status.reported_at = Some(whole_seconds(now));
@@ -113,7 +122,17 @@ pub fn report(
 
 /// What was applied, and what came of it.
 fn told(applied: &Applied, facts: Facts) -> AssignmentStatus {
-    let Facts { counts, failing, revisions, pods, completed, mut drift, mut failures } = facts;
+    let Facts {
+        counts,
+        failing,
+        revisions,
+        vacated: _,
+        capacity: _,
+        pods,
+        completed,
+        mut drift,
+        mut failures,
+    } = facts;
     drift.truncate(MOST_DRIFT);
     failures.truncate(MOST_FAILURES);
     let Applied { plan, generation, observed_generation } = applied;

@@ -1,10 +1,9 @@
 //! What the tests share: the fleet, and a namespace of it for each of them.
 
-mod fleet;
 mod limits;
 
-pub(crate) use fleet::{Fleet, MEMBERS};
 pub(crate) use limits::Limits;
+pub(crate) use multicluster::fleet::{Fleet, MEMBERS, read};
 
 use std::{
     collections::BTreeMap,
@@ -12,10 +11,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use axum::http::{Method, Request};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams};
 use multicluster::{eventually, stage::merged};
 use serde_json::{Value, json};
 use tokio::{
@@ -84,9 +82,10 @@ pub(crate) fn among(
         }
         fleet.until_ready(members).await?;
         let stage = Stage::open(fleet, members.to_vec()).await?;
-        let played = test(&stage).await;
-        played.with_context(|| stage.told())?;
-        stage.close()
+        let played = test(&stage).await.with_context(|| stage.told());
+        // Also of a test that failed: those that wait until they are alone would fail with it.
+        let closed = stage.close();
+        played.and(closed)
     })
 }
 
@@ -290,10 +289,4 @@ impl Stage {
         }
         told
     }
-}
-
-/// Reads an object as it is.
-pub(crate) async fn read(client: &Client, path: &str) -> Result<Value> {
-    let request = Request::builder().method(Method::GET).uri(path).body(Vec::new())?;
-    client.request(request).await.with_context(|| path.to_owned())
 }

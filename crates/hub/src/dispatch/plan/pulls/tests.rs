@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     dispatch::{
         end::end,
-        plan::{Round, plan},
+        plan::{Round, caution::Word, plan},
     },
     names::RevisionKey,
     placement::select::ClusterFacts,
@@ -33,15 +33,18 @@ struct World {
 impl World {
     fn new(parallelism: u32) -> Self {
         let cluster = |name: &str| Cluster {
-            facts: ClusterFacts {
+            facts: Arc::new(ClusterFacts {
                 name: name.to_owned(),
                 apis: vec!["apps.kruise.io/v1beta1/ImagePullJob".to_owned()],
                 ..ClusterFacts::default()
-            },
+            }),
             is_member: true,
             shown: ClusterState::Ready,
             planning: State::Ready,
             assignment: None,
+            word: Word::Heard,
+            promised_to_others: 0,
+            asked_for: 0,
         };
         Self {
             object: json!({
@@ -353,6 +356,24 @@ fn sec_5_a_cluster_that_boasts_of_nodes_breaks_no_status() {
     world.round();
     assert_eq!(world.object["status"]["desired"], i32::MAX);
     assert!(world.exposed() <= 2);
+}
+
+#[test]
+fn bad_input_10_a_report_that_cannot_be_true_leaves_what_was_told_before_it() {
+    let mut world = World::looked(3);
+    world.round();
+    world.report("a", 3, 1, 2);
+    world.round();
+    let told = world.plan().standing;
+    world.binding.as_mut().unwrap().status = Some(told.binding.clone());
+    assert_eq!((&told.object["succeeded"], &told.object["active"]), (&json!(2), &json!(1)));
+    world.report("a", 0, 0, 0);
+    let assignment = Arc::make_mut(world.clusters[0].assignment.as_mut().unwrap());
+    assignment.status.as_mut().unwrap().report = u64::MAX;
+    let standing = world.plan().standing;
+    assert!(standing.notes.iter().any(|it| it.reason == "ReportRefused"), "{:?}", standing.notes);
+    assert_eq!(standing.object, told.object);
+    assert_eq!(standing.binding.clusters[0].counts, told.binding.clusters[0].counts);
 }
 
 #[test]

@@ -51,12 +51,19 @@ pub struct Ledger {
     /// How far a release with waves has come. Its waves and approvals are in the Release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseProgress>,
+    /// Whether the ledger was made anew for an object that had one: clusters that have not answered yet may know plans that it
+    /// has forgotten.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rebuilt: bool,
     /// How far a rebalance has come.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rebalance: RebalanceProgress,
     /// When a job began and ended over the fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobTimes>,
+    /// The weights in use where they come from free room, by cluster; a moving estimate alone does not change them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, u32>,
     /// What was promised to each cluster, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub clusters: BTreeMap<String, LedgerRow>,
@@ -213,9 +220,6 @@ pub struct LedgerRow {
     /// Whether that report acknowledges the newest plan.
     #[serde(default, skip_serializing_if = "is_default")]
     pub acknowledged: bool,
-    /// The weight in use where weights come from free room; a moving estimate alone does not change it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight: Option<u32>,
 }
 
 /// One number handed out to one cluster.

@@ -1,4 +1,4 @@
-//! One hub and three members with their processes, for all tests of this program.
+//! One hub and three members with their processes, which all tests of a program share, or a benchmark has for itself.
 
 use std::{
     collections::BTreeMap,
@@ -9,39 +9,57 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use axum::http::{Method, Request};
 use kube::Client;
 use lab::join::{self, Newcomer, with_token};
-use multicluster::{
+use serde_json::Value;
+use tokio::sync::RwLock;
+
+use crate::{
     Cluster,
     access::{self, Temporary, as_service_account},
     agent::{self, NAMESPACE},
-    cluster, eventually,
+    cluster,
+    cost::Process,
+    eventually,
     processes::Running,
     programs,
     proxy::Proxy,
 };
-use tokio::sync::RwLock;
 
-use super::read;
-
-pub(crate) const MEMBERS: [&str; 3] = ["m1", "m2", "m3"];
-const HUB: &str = "hub";
+/// Names of the members.
+pub const MEMBERS: [&str; 3] = ["m1", "m2", "m3"];
+/// The name of the hub, and of its process.
+pub const HUB: &str = "hub";
 /// The namespace of the hub, and its ServiceAccount in it.
 const HUB_NAMESPACE: &str = "fleet-system";
 const HUB_ACCOUNT: &str = "kruise-hub";
 
 /// A cluster of the fleet.
-pub(crate) struct Member {
-    pub(crate) cluster: Cluster,
-    pub(crate) client: Client,
+pub struct Member {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// A client with all rights.
+    pub client: Client,
     /// The way from its agent to the hub.
-    pub(crate) link: Proxy,
+    pub link: Proxy,
+}
+
+/// How agents reach the hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// Over links that can be cut.
+    Cuttable,
+    /// As they would anywhere else.
+    Direct,
 }
 
 /// The hub, its members, and the processes of both. They end with this value.
-pub(crate) struct Fleet {
-    pub(crate) hub: Cluster,
-    pub(crate) client: Client,
+pub struct Fleet {
+    /// The hub.
+    pub hub: Cluster,
+    /// A client with all rights on it.
+    pub client: Client,
     /// Where logs and credentials are.
     folder: PathBuf,
     members: BTreeMap<&'static str, Member>,
@@ -54,18 +72,19 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// The fleet, started by whoever needs it first.
-    pub(crate) async fn shared() -> Result<Arc<Self>> {
+    pub async fn shared() -> Result<Arc<Self>> {
         static FLEET: tokio::sync::Mutex<Weak<Fleet>> = tokio::sync::Mutex::const_new(Weak::new());
         let mut known = FLEET.lock().await;
         if let Some(fleet) = known.upgrade() {
             return Ok(fleet);
         }
-        let fleet = Arc::new(Self::start().await?);
+        let fleet = Arc::new(Self::start(Links::Cuttable).await?);
         *known = Arc::downgrade(&fleet);
         Ok(fleet)
     }
 
-    async fn start() -> Result<Self> {
+    /// Starts a fleet, and waits until all members are Ready.
+    pub async fn start(links: Links) -> Result<Self> {
         let hub = cluster(HUB);
         hub.install_crds().await?;
         access::apply(&hub, "rbac/hub")?;
@@ -101,21 +120,21 @@ impl Fleet {
         };
         fleet.run_hub().await?;
         for name in MEMBERS {
-            fleet.add(name).await?;
+            fleet.add(name, links).await?;
         }
         fleet.until_ready(&MEMBERS).await?;
         Ok(fleet)
     }
 
     /// Starts the hub, and waits until it answers admission: before that its own kinds are refused.
-    pub(crate) async fn run_hub(&self) -> Result<()> {
+    pub async fn run_hub(&self) -> Result<()> {
         self.run(HUB)?;
         self.until_admitted().await
     }
 
     /// Waits until an API server that was started anew knows the rights of the hub: without them the hub would end at once,
     /// and nobody starts it again here.
-    pub(crate) async fn until_hub_is_known(&self) -> Result<()> {
+    pub async fn until_hub_is_known(&self) -> Result<()> {
         let account = format!("--as=system:serviceaccount:{HUB_NAMESPACE}:{HUB_ACCOUNT}");
         eventually("the hub has its rights", async || {
             let asked = self.hub.try_kubectl(&["auth", "can-i", "get", "/version", &account], "")?;
@@ -125,7 +144,7 @@ impl Fleet {
     }
 
     /// Waits until the hub answers admission.
-    pub(crate) async fn until_admitted(&self) -> Result<()> {
+    pub async fn until_admitted(&self) -> Result<()> {
         let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/samples/policy.yaml");
         let dry_run = ["apply", "--dry-run=server", "--filename", policy];
         eventually("the hub answers admission", async || {
@@ -137,7 +156,7 @@ impl Fleet {
     }
 
     /// Joins a cluster by hand, and starts its agent.
-    async fn add(&mut self, name: &'static str) -> Result<()> {
+    async fn add(&mut self, name: &'static str, links: Links) -> Result<()> {
         let member = cluster(name);
         agent::remove_webhooks(&member);
         member.install_crds().await?;
@@ -147,7 +166,10 @@ impl Fleet {
             access::apply(&member, folder)?;
         }
         let link = Proxy::open(&self.hub.config().await?).await?;
-        let granted = self.join(name, &member, &format!("https://{}", link.address)).await?;
+        let granted = {
+            let cuttable = format!("https://{}", link.address);
+            self.join(name, &member, (links == Links::Cuttable).then_some(&*cuttable)).await?
+        };
         let own = as_service_account(&member, "kruise-manager")?;
         let mut command = Command::new(programs::agent().await?);
         command
@@ -166,8 +188,8 @@ impl Fleet {
         self.run(name)
     }
 
-    async fn join(&self, name: &str, member: &Cluster, server: &str) -> Result<(PathBuf, String)> {
-        let newcomer = Newcomer { name, kubeconfig: &member.kubeconfig, server: Some(server) };
+    async fn join(&self, name: &str, member: &Cluster, server: Option<&str>) -> Result<(PathBuf, String)> {
+        let newcomer = Newcomer { name, kubeconfig: &member.kubeconfig, server };
         let joined = join::join(&self.hub.kubeconfig, newcomer).await?;
         let path = self.folder.join(format!("{name}-on-hub.kubeconfig"));
         lab::pki::write_private(&path, &joined.kubeconfig.to_string())?;
@@ -175,34 +197,42 @@ impl Fleet {
     }
 
     /// Gives a member everything on the hub again that joining gave it; its agent keeps the credential it has.
-    pub(crate) async fn grant_again(&self, name: &str) -> Result<()> {
+    pub async fn grant_again(&self, name: &str) -> Result<()> {
         join::grant(&self.client, name).await
     }
 
-    pub(crate) fn member(&self, name: &str) -> &Member {
+    /// A member by name.
+    pub fn member(&self, name: &str) -> &Member {
         &self.members[name]
     }
 
     /// The right to use, or to disturb, the hub or a member.
-    pub(crate) fn part(&self, name: &str) -> Arc<RwLock<()>> {
+    pub fn part(&self, name: &str) -> Arc<RwLock<()>> {
         self.parts[name].clone()
     }
 
     /// Starts the process of the hub or of a member.
-    pub(crate) fn run(&self, name: &'static str) -> Result<()> {
+    pub fn run(&self, name: &'static str) -> Result<()> {
         let running = Running::start(&self.commands[name], &self.log(name))?;
         self.running().insert(name, running);
         Ok(())
     }
 
     /// Kills a process as the kernel would.
-    pub(crate) fn kill(&self, name: &'static str) -> Result<()> {
+    pub fn kill(&self, name: &'static str) -> Result<()> {
         let running = self.running().remove(name).with_context(|| format!("{name} runs"))?;
         running.kill()
     }
 
+    /// The process of the hub or of a member, for what it costs.
+    pub fn process(&self, name: &str) -> Result<Process> {
+        let running = self.running();
+        let running = running.get(name).with_context(|| format!("{name} runs"))?;
+        Ok(Process(running.pid.clone()))
+    }
+
     /// What a process has logged so far.
-    pub(crate) fn logged(&self, name: &str) -> String {
+    pub fn logged(&self, name: &str) -> String {
         fs::read_to_string(self.log(name)).unwrap_or_default()
     }
 
@@ -212,14 +242,14 @@ impl Fleet {
     }
 
     /// The state of a member.
-    pub(crate) async fn state(&self, name: &str) -> Result<String> {
+    pub async fn state(&self, name: &str) -> Result<String> {
         let path = format!("/apis/fleet.kruise.io/v1alpha1/memberclusters/{name}");
         let cluster = read(&self.client, &path).await?;
         Ok(cluster["status"]["state"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Waits until members may be used.
-    pub(crate) async fn until_ready(&self, members: &[&str]) -> Result<()> {
+    pub async fn until_ready(&self, members: &[&str]) -> Result<()> {
         let ready = eventually("all members are Ready", async || {
             for name in members {
                 let state = self.state(name).await?;
@@ -240,6 +270,24 @@ impl Fleet {
         // Nothing panics under this lock.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").field("members", &self.members.keys()).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+/// Reads an object as it is.
+pub async fn read(client: &Client, path: &str) -> Result<Value> {
+    let request = Request::builder().method(Method::GET).uri(path).body(Vec::new())?;
+    client.request(request).await.with_context(|| path.to_owned())
 }
 
 impl Drop for Fleet {
