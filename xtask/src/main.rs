@@ -82,7 +82,7 @@ fn root() -> &'static Path {
 
 /// The cargo that runs this program.
 fn cargo() -> std::process::Command {
-    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = lab::cargo::command();
     if std::env::var_os("CI").is_some() {
         // What nobody will build again needs no gigabytes to do so faster.
         cargo.env("CARGO_INCREMENTAL", "0");
