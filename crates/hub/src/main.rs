@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 use hub::process::{self, Arguments, Settings};
-use kruise_core::runtime::{flags::Log, logs, shutdown};
+use kruise_core::runtime::{client, flags::Log, logs, shutdown};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     // Two providers may be in the build; rustls wants to be told which.
-    rustls::crypto::ring::default_provider().install_default().ok().context("another TLS provider is set")?;
+    client::tls_1_3().install_default().ok().context("another TLS provider is set")?;
     let settings = Settings::new(arguments, &|name| std::env::var(name).ok())?;
     let Log { format, level } = settings.log;
     logs::init(format, level, std::env::var("RUST_LOG").ok().as_deref())?;

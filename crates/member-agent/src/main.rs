@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use kruise_core::runtime::{logs, shutdown};
+use kruise_core::runtime::{client, logs, shutdown};
 use member_agent::{daemon, flags::Log, manager};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,12 @@ enum Role {
 async fn main() -> Result<()> {
     let role = Arguments::parse().role;
     // Two providers may be in the build; rustls wants to be told which.
-    rustls::crypto::ring::default_provider().install_default().ok().context("another TLS provider is set")?;
+    let provider = match role {
+        Role::Manager(_) => client::tls_1_3(),
+        // Probes and hooks ask containers, which may be older than that.
+        Role::Daemon(_) => rustls::crypto::ring::default_provider(),
+    };
+    provider.install_default().ok().context("another TLS provider is set")?;
     let environment = |name: &str| std::env::var(name).ok();
     let stop = CancellationToken::new();
     let signals = tokio::spawn(shutdown::on_signals(stop.clone()));

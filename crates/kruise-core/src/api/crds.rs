@@ -24,6 +24,9 @@ pub const WEBHOOK_NAMESPACE: &str = "kruise-system";
 /// The highest of the numbers that everybody who reads JSON reads alike.
 const EXACT: u64 = 1 << 53;
 
+/// Kinds that nobody but the hub and its agents writes, and of which there is one for each object or for each of its clusters.
+const WRITTEN_WHOLE: [&str; 3] = ["Assignment", "FleetBinding", "FleetRevision"];
+
 /// Every CustomResourceDefinition, always in the same order.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     member_crds().into_iter().chain(fleet_crds()).collect()
@@ -39,7 +42,11 @@ pub fn converted_crds() -> Vec<String> {
 
 /// The definitions that only a hub needs.
 pub fn fleet_crds() -> Vec<CustomResourceDefinition> {
-    fleet::crds().into_iter().map(|(crd, columns)| polished(with(crd, columns))).collect()
+    let finished = |(crd, columns)| {
+        let crd = polished(with(crd, columns));
+        if WRITTEN_WHOLE.contains(&crd.spec.names.kind.as_str()) { owned_whole(crd) } else { crd }
+    };
+    fleet::crds().into_iter().map(finished).collect()
 }
 
 /// The definitions that every cluster needs.
@@ -90,6 +97,17 @@ pub fn member_crds() -> Vec<CustomResourceDefinition> {
             with(sidecarset::v1beta1::SidecarSet::crd(), &sidecarset::COLUMNS),
         ]),
     ]
+}
+
+/// For kinds whose spec and status have one writer each: that is noted once for the whole and not for every field. The notes
+/// were half of what a fleet has stored, and the API server works them out at every write.
+fn owned_whole(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let roots = crd.spec.versions.iter_mut().filter_map(|it| it.schema.as_mut()?.open_api_v3_schema.as_mut());
+    for properties in roots.filter_map(|it| it.properties.as_mut()) {
+        let parts = properties.iter_mut().filter(|it| matches!(it.0.as_str(), "spec" | "status"));
+        parts.for_each(|(_, part)| part.x_kubernetes_map_type = Some("atomic".to_owned()));
+    }
+    crd
 }
 
 /// For kinds that are made with a name only: their spec is empty instead of absent.
@@ -292,6 +310,25 @@ fn add(properties: &mut Map<String, Value>, name: &str, rules: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_with_one_writer_are_owned_whole_and_those_of_users_field_by_field() {
+        let is_whole = |crd: &CustomResourceDefinition| {
+            let crd = serde_json::to_value(crd).unwrap();
+            let root = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties").unwrap();
+            ["spec", "status"].map(|it| root[it]["x-kubernetes-map-type"] == "atomic")
+        };
+        for crd in fleet_crds() {
+            let expected = match crd.spec.names.kind.as_str() {
+                "Assignment" | "FleetBinding" => [true, true],
+                // It has no status.
+                "FleetRevision" => [true, false],
+                _ => [false, false],
+            };
+            assert_eq!(is_whole(&crd), expected, "{}", crd.spec.names.kind);
+        }
+        assert!(member_crds().iter().all(|it| is_whole(it) == [false, false]));
+    }
 
     #[test]
     fn sec_5_a_number_that_does_not_fit_its_type_is_refused_by_the_definition() {

@@ -6,8 +6,10 @@
 
 mod direct;
 mod layer;
+mod tls;
 
 pub use direct::{Server, Swap, User, connect_as};
+pub use tls::tls_1_3;
 
 use std::{path::PathBuf, time::Duration};
 

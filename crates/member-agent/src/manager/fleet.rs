@@ -52,7 +52,7 @@ impl Fleet {
         let Some(hub) = &settings.hub else { return Ok(None) };
         let options = Options {
             user_agent: concat!("kruise-agent/", env!("CARGO_PKG_VERSION")).to_owned(),
-            metrics: measures.metrics.clone(),
+            metrics: measures.of_hub.clone(),
             throttle: Throttle::default(),
             clock: clock.clone(),
         };

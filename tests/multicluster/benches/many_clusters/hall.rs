@@ -226,10 +226,13 @@ impl Hall {
         }
     }
 
-    /// Requests of the hub or of the agent so far.
+    /// Requests of the hub, or of the agent to the hub, so far.
     pub(crate) async fn requests(&self, of: &str) -> Result<f64> {
-        let program = &self.programs[usize::from(of != HUB)];
-        cost::metric(program.metrics, "rest_client_requests_total").await
+        let (program, name) = match of {
+            HUB => (&self.programs[0], "rest_client_requests_total"),
+            _ => (&self.programs[1], "kruise_fleet_agent_requests_total"),
+        };
+        cost::metric(program.metrics, name).await
     }
 
     /// From here on writes are counted.

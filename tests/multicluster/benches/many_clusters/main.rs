@@ -113,7 +113,7 @@ async fn idle(hall: &Hall, hub: &Process, pause: Duration, row: &impl Fn(&str, S
     let seconds = pause.as_secs_f64();
     let [of_hub, of_agent] = [after.0 - before.0, after.1 - before.1].map(|it| it / seconds);
     row("at rest: requests/s of the hub", format!("{of_hub:.2}"), "");
-    row("at rest: requests/s of an agent, to both API servers", format!("{of_agent:.2}"), "0.2 to the hub");
+    row("at rest: requests/s of an agent to the hub", format!("{of_agent:.2}"), "0.2");
     let cpu = 100.0 * (after.2 - before.2) / seconds;
     row("at rest: hub's CPU; its writes", format!("{cpu:.1}%; {}", hall.writes()), "");
     Ok(())
