@@ -49,7 +49,14 @@ where
         observed: &Observed<'_>,
         round: Round,
     ) -> Result<Next, Error> {
-        let Round { save, body, writes, removals, standing, is_settled, expires, look_again } = round;
+        let Round { mut save, body, writes, removals, standing, ahead, is_settled, expires, look_again } =
+            round;
+        if let (Some(ahead), Some(save)) = (&ahead, &mut save)
+            && !self.look_ahead(key, seen, observed, ahead).await
+        {
+            // Not done, so not said.
+            save.ledger.pre_download = observed.binding.and_then(|it| it.spec.ledger.pre_download.clone());
+        }
         // None of these says anything to a cluster, so their order does not matter; all are stored before the first that does. What
         // is under way is not given up because another one fails: its answer is worth knowing.
         let claiming =

@@ -13,6 +13,7 @@ pub mod raw;
 pub mod status;
 pub mod term;
 
+mod ahead;
 mod apply;
 mod leave;
 mod observe;

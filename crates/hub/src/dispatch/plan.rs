@@ -4,6 +4,7 @@
 //! what an Assignment says besides its numbers, and clusters that leave. Every prefix of the writes is safe, because the
 //! ledger is saved first and a share counts from then on (HA-3).
 
+pub mod ahead;
 mod basis;
 pub mod caution;
 mod names;
@@ -43,6 +44,7 @@ use crate::{
         select::{self, ClusterFacts, Selection},
     },
 };
+use ahead::Ahead;
 use basis::Basis;
 use room::Room;
 
@@ -209,6 +211,8 @@ pub struct Round {
     pub removals: Vec<String>,
     /// How the object stands.
     pub standing: Standing,
+    /// What to do about downloads ahead of an update, before that is saved.
+    pub ahead: Option<Ahead>,
     /// Whether nothing is under way that only time would bring on.
     pub is_settled: bool,
     /// Whether the object has outlived its time and is to be deleted (IPJ-2).

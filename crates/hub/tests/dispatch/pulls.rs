@@ -212,7 +212,7 @@ fn ipj_3_the_deadline_ends_the_job_everywhere() {
         assert_eq!((&status["failed"], &status["desired"]), (&json!(ALL), &json!(ALL)), "{status}");
         assert_eq!(status["message"], "job exceeds activeDeadlineSeconds");
         assert_eq!(status["failedNodes"].as_array().unwrap().len(), 9);
-        assert_eq!(status["failedNodes"][0], "member-1/n1");
+        assert_eq!(status["failedNodes"][0], "member-1/node-1");
         let time = |field: &str| status[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
         let took = time("completionTime").duration_since(time("startTime")).as_secs();
         assert!((300..330).contains(&took), "{took} s");
@@ -248,13 +248,13 @@ fn ipj_3_a_cluster_that_is_reached_late_gets_the_seconds_that_are_left() {
 fn ipj_4_nodes_that_fail_are_named_with_their_cluster() {
     play_images(async |stage| {
         stage.place(&policy(|_| {}));
-        stage.pull("missing", 9, |it| it["selector"] = json!({"names": ["n1", "member-2/n3"]}));
+        stage.pull("missing", 9, |it| it["selector"] = json!({"names": ["node-1", "member-2/node-3"]}));
         stage.until("it is over", |it| it.job_status()["completionTime"].is_string()).await;
         let status = stage.job_status();
         // IPJ-6: a bare name is everyone's, a qualified one a single cluster's.
         assert_eq!(
             status["failedNodes"],
-            json!(["member-1/n1", "member-2/n1", "member-2/n3", "member-3/n1"]),
+            json!(["member-1/node-1", "member-2/node-1", "member-2/node-3", "member-3/node-1"]),
             "{status}"
         );
         assert_eq!((&status["desired"], &status["failed"]), (&json!(4), &json!(4)));

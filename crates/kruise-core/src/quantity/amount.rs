@@ -1,14 +1,20 @@
 //! How much a quantity is.
 
+/// Billionths in a thousandth.
+const MILLI: i128 = 1_000_000;
+
+/// The quantity in thousandths, rounded up.
+pub fn milli(text: &str) -> Option<i128> {
+    nano(text).map(|it| it.div_euclid(MILLI) + i128::from(it.rem_euclid(MILLI) != 0))
+}
+
 /// The quantity rounded up to a thousandth, in the way Kubernetes writes it, if it is finer than that. `None` if there
 /// is nothing to round, and for texts that are no quantities: validation speaks about those.
 pub fn round_up_to_milli(text: &str) -> Option<String> {
-    let nano = nano(text)?;
-    const MILLI: i128 = 1_000_000;
-    if nano % MILLI == 0 {
+    if nano(text)? % MILLI == 0 {
         return None;
     }
-    let milli = nano.div_euclid(MILLI) + 1;
+    let milli = milli(text)?;
     Some(if milli % 1000 == 0 { (milli / 1000).to_string() } else { format!("{milli}m") })
 }
 
@@ -75,6 +81,24 @@ mod tests {
         ] {
             assert_eq!(round_up_to_milli(from).as_deref(), Some(to), "{from}");
         }
+    }
+
+    #[test]
+    fn thousandths_are_rounded_up() {
+        for (text, value) in [
+            ("0", 0),
+            ("100m", 100),
+            ("+2", 2_000),
+            ("1.5Gi", 1_610_612_736_000),
+            ("2E", 2_000_000_000_000_000_000_000),
+            ("5e-1", 500),
+            ("1n", 1),
+            ("1500u", 2),
+            ("-1500u", -1),
+        ] {
+            assert_eq!(milli(text), Some(value), "{text}");
+        }
+        assert_eq!(milli("lots"), None);
     }
 
     #[test]

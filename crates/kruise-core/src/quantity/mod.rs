@@ -3,5 +3,5 @@
 mod amount;
 mod canonical;
 
-pub use amount::{nano, round_up_to_milli};
+pub use amount::{milli, nano, round_up_to_milli};
 pub use canonical::canonical;

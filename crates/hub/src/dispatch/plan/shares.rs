@@ -15,8 +15,8 @@ use scheduling::{
 use serde_json::Value;
 
 use super::{
-    Body, Cluster, Observed, Pulls, Round, Winner, Write, caution::Word, is_over, names::Names, room::Room,
-    says_the_same, selection,
+    Body, Cluster, Observed, Pulls, Round, Winner, Write, ahead, caution::Word, is_over, names::Names,
+    room::Room, says_the_same, selection,
 };
 use crate::{
     dispatch::{
@@ -132,6 +132,7 @@ impl Draft<'_> {
         round.body = self.body_for(&round.writes, &revision);
         let after = self.ledger(&names);
         round.is_settled = self.is_settled(&round, &after);
+        round.ahead = ahead::step(self.saved, &after);
         round.save = self.save(after);
         round
     }

@@ -29,7 +29,7 @@ use super::{
 pub(crate) const JOB: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/imagepulljobs/warm";
 const NODE_IMAGES: &str = "/apis/apps.kruise.io/v1beta1/nodeimages";
 /// Nodes of each member.
-pub(crate) const NODES: [&str; 3] = ["n1", "n2", "n3"];
+pub(crate) const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 /// How long a daemon takes for an image; one that is called `stuck` never comes, and `missing` fails.
 const PULL: SignedDuration = SignedDuration::from_secs(7);
 

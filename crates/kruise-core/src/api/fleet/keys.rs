@@ -41,6 +41,8 @@ pub const TOLD: &str = "fleet.kruise.io/told";
 pub const RECOVER: &str = "fleet.kruise.io/recover";
 /// Annotation on MemberClusters: what is done with their objects when they are deleted, `Orphan` or `Force`.
 pub const LEAVE: &str = "fleet.kruise.io/leave";
+/// Label on ImagePullJobs that download images ahead of an update: UID of the CloneSet (REL-11).
+pub const DOWNLOADS_FOR: &str = "fleet.kruise.io/downloads-for";
 /// Label on everything the hub makes: the cluster it is for, cut where it is too long. On bindings also an annotation, in full.
 pub const CLUSTER: &str = "fleet.kruise.io/cluster";
 

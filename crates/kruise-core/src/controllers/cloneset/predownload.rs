@@ -126,7 +126,7 @@ fn min_updated_ready(release: &Release<'_>) -> u64 {
 }
 
 /// Whether an update takes more than one step, so that later pods gain from a download.
-fn is_worth_it(strategy: &RollingUpdateCloneSetStrategy, replicas: i32) -> bool {
+pub fn is_worth_it(strategy: &RollingUpdateCloneSetStrategy, replicas: i32) -> bool {
     if strategy.pod_update_policy.unwrap_or_default() == CloneSetPodUpdatePolicy::ReCreate
         || replicas <= FEW_REPLICAS
     {
@@ -143,51 +143,86 @@ fn is_worth_it(strategy: &RollingUpdateCloneSetStrategy, replicas: i32) -> bool 
 
 fn jobs(release: &Release<'_>, strategy: &RollingUpdateCloneSetStrategy) -> Vec<Value> {
     let hash = release.update.labels().get(keys::REVISION_HASH).cloned().unwrap_or_default();
-    let mut labels = texts(release.template, "/metadata/labels");
-    labels.insert(keys::REVISION_HASH.to_owned(), hash.clone());
     let mut selector = release.selector.clone();
     selector.match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
         key: keys::CONTROLLER_REVISION_HASH.to_owned(),
         operator: "NotIn".to_owned(),
-        values: Some(vec![release.update.name().to_owned(), hash]),
+        values: Some(vec![release.update.name().to_owned(), hash.clone()]),
     });
-    let in_place = in_place(Some(strategy));
-    let template = json!({
-        "pullSecrets": pull_secrets(release.template),
-        "podSelector": selector,
-        "parallelism": in_place.and_then(|it| it.image_pre_download_parallelism.clone()).unwrap_or(IntOrString::Int(1)),
-        "pullPolicy": {
-            "backoffLimit": 1,
-            "timeoutSeconds": in_place.and_then(|it| it.image_pre_download_timeout_seconds).unwrap_or(300),
-        },
-        "completionPolicy": {"type": "Always", "ttlSecondsAfterFinished": 600},
-        "sandboxConfig": {"labels": labels, "annotations": texts(release.template, "/metadata/annotations")},
-    });
-    let job = |(container, image): (String, String)| {
-        let mut spec = template.clone();
-        spec["image"] = image.into();
-        json!({
-            "apiVersion": "apps.kruise.io/v1beta1",
-            "kind": "ImagePullJob",
-            "metadata": {
-                "name": format!("{}-{container}", release.update.name()),
-                "namespace": release.namespace,
-                "labels": labels,
-                "ownerReferences": [release.owner],
-            },
-            "spec": spec,
-        })
+    let (Some(old), Some(new)) = (release.current.data.template(), release.update.data.template()) else {
+        return Vec::new();
     };
-    changed_images(release.current, release.update).into_iter().map(job).collect()
+    let downloads = Downloads {
+        owner: release.owner,
+        namespace: release.namespace,
+        revision: release.update.name(),
+        hash: &hash,
+        selector: &selector,
+        template: release.template,
+        strategy,
+    };
+    downloads.jobs(&changed_images(&old, &new))
+}
+
+/// Downloads of one release.
+#[derive(Debug, Clone, Copy)]
+pub struct Downloads<'a> {
+    /// The controller reference to the CloneSet.
+    pub owner: &'a OwnerReference,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// The name of the revision that pods go to.
+    pub revision: &'a str,
+    /// Its hash.
+    pub hash: &'a str,
+    /// The pods whose nodes download.
+    pub selector: &'a LabelSelector,
+    /// `spec.template`.
+    pub template: &'a Value,
+    /// `spec.updateStrategy.rollingUpdate`.
+    pub strategy: &'a RollingUpdateCloneSetStrategy,
+}
+
+impl Downloads<'_> {
+    /// One ImagePullJob for each of these images, by container.
+    pub fn jobs(&self, images: &BTreeMap<String, String>) -> Vec<Value> {
+        let mut labels = texts(self.template, "/metadata/labels");
+        labels.insert(keys::REVISION_HASH.to_owned(), self.hash.to_owned());
+        let in_place = in_place(Some(self.strategy));
+        let template = json!({
+            "pullSecrets": pull_secrets(self.template),
+            "podSelector": self.selector,
+            "parallelism": in_place.and_then(|it| it.image_pre_download_parallelism.clone()).unwrap_or(IntOrString::Int(1)),
+            "pullPolicy": {
+                "backoffLimit": 1,
+                "timeoutSeconds": in_place.and_then(|it| it.image_pre_download_timeout_seconds).unwrap_or(300),
+            },
+            "completionPolicy": {"type": "Always", "ttlSecondsAfterFinished": 600},
+            "sandboxConfig": {"labels": labels, "annotations": texts(self.template, "/metadata/annotations")},
+        });
+        let job = |(container, image): (&String, &String)| {
+            let mut spec = template.clone();
+            spec["image"] = image.as_str().into();
+            json!({
+                "apiVersion": "apps.kruise.io/v1beta1",
+                "kind": "ImagePullJob",
+                "metadata": {
+                    "name": format!("{}-{container}", self.revision),
+                    "namespace": self.namespace,
+                    "labels": labels,
+                    "ownerReferences": [self.owner],
+                },
+                "spec": spec,
+            })
+        };
+        images.iter().map(job).collect()
+    }
 }
 
 /// The images of the new template that its container of that name does not have yet.
-fn changed_images(current: &RevisionLite, update: &RevisionLite) -> BTreeMap<String, String> {
-    let (Some(old), Some(new)) = (current.data.template(), update.data.template()) else {
-        return BTreeMap::new();
-    };
-    let old = images(&old);
-    images(&new).into_iter().filter(|(name, image)| old.get(name) != Some(image)).collect()
+pub fn changed_images(old: &Value, new: &Value) -> BTreeMap<String, String> {
+    let old = images(old);
+    images(new).into_iter().filter(|(name, image)| old.get(name) != Some(image)).collect()
 }
 
 fn images(template: &Value) -> BTreeMap<String, String> {

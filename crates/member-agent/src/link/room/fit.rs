@@ -5,13 +5,11 @@ use std::collections::HashMap;
 use kruise_core::{
     api::fleet::assignment::{CapacityAnswer, CapacityQuestion},
     pod::state,
+    quantity::milli,
     runtime::cache::{node::NodeLite, pod::PodLite},
 };
 
-use super::{
-    quantity::milli,
-    shape::{Amounts, Shape, requests},
-};
+use super::shape::{Amounts, Shape, requests};
 
 /// Every node has room for this many pods, whatever they request.
 const PODS: &str = "pods";

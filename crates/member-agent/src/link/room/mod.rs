@@ -1,10 +1,9 @@
 //! How much room this cluster has for pods that the hub asks about (PROTO-8).
 //!
 //! It is counted from the caches of pods and nodes that are there anyway, and only while somebody asks: `shape` is what a pod
-//! asks of a node, `fit` counts, `quantity` reads numbers. All three are pure.
+//! asks of a node, `fit` counts. Both are pure.
 
 mod fit;
-mod quantity;
 mod shape;
 
 use std::{

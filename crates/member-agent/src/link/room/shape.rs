@@ -6,11 +6,12 @@ use k8s_openapi::{
     api::core::v1::{Affinity, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration},
     apimachinery::pkg::api::resource::Quantity,
 };
-use kruise_core::runtime::cache::{node::NodeLite, pod::ContainerLite};
+use kruise_core::{
+    quantity::milli,
+    runtime::cache::{node::NodeLite, pod::ContainerLite},
+};
 use serde::Deserialize;
 use serde_json::Value;
-
-use super::quantity::milli;
 
 /// The taint that an unschedulable node has, or is about to get.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
