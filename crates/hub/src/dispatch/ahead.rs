@@ -1,10 +1,12 @@
 //! Downloading images ahead of an update: carrying out what [`plan::ahead`](super::plan::ahead) says.
 
+use std::sync::Arc;
+
 use kruise_core::{
     api::{
         cloneset::events,
         common::keys::REVISION_HASH,
-        fleet::{keys, revision::FleetRevision},
+        fleet::{FederatedObject, keys, policy::PlacementPolicy, revision::FleetRevision},
         image_pull_job::v1beta1::ImagePullJob,
     },
     runtime::{
@@ -22,14 +24,43 @@ use serde_json::Value;
 use tracing::warn;
 
 use super::{
-    Dispatcher, Error, apply,
+    Dispatcher, Error, LOOK_AGAIN, Shared, apply,
     observe::Seen,
     plan::{
-        Observed,
+        Observed, Winner,
         ahead::{Ahead, Release},
     },
     raw::Raw,
 };
+use crate::names;
+
+/// The policy of the CloneSet for whose release a job downloads. It follows the CloneSet's binding, whatever else would match the
+/// job; patches are about CloneSets and do not fit jobs.
+pub(super) fn policy<T: Resource>(shared: &Shared, job: &T) -> Option<Winner> {
+    let meta = job.meta();
+    let owner = meta.owner_references.iter().flatten().find(|it| it.controller == Some(true))?;
+    let namespace = meta.namespace.clone().unwrap_or_default();
+    let cloneset = FederatedObject {
+        api_version: owner.api_version.clone(),
+        kind: owner.kind.clone(),
+        namespace: meta.namespace.clone(),
+        name: owner.name.clone(),
+        uid: owner.uid.clone(),
+    };
+    let (of, name) = names::binding(&cloneset);
+    let binding = shared.bindings.get(&Key::new(&of, &name))?;
+    let binding = binding.0.as_ref().ok().filter(|it| it.spec.object.uid == owner.uid)?;
+    let reference = binding.spec.policy.clone()?;
+    let mut placement = if reference.kind == PlacementPolicy::kind(&()) {
+        let policy = shared.policies.get(&Key::new(&namespace, &reference.name))?;
+        policy.0.as_ref().ok()?.spec.placement.clone()
+    } else {
+        let policy = shared.cluster_policies.get(&Key::new("", &reference.name))?;
+        policy.0.as_ref().ok()?.spec.placement.clone()
+    };
+    placement.overrides.iter_mut().for_each(|it| it.patches.clear());
+    Some(Winner { placement: Arc::new(placement), reference })
+}
 
 impl<K> Dispatcher<K>
 where
@@ -45,6 +76,11 @@ where
         observed: &Observed<'_>,
         ahead: &Ahead,
     ) -> bool {
+        let now = self.shared.clock.instant();
+        let failed = self.memory().get(key).and_then(|it| it.ahead_failed);
+        if failed.is_some_and(|it| now.saturating_duration_since(it) < LOOK_AGAIN) {
+            return false;
+        }
         let done = match ahead {
             Ahead::Begin { stable, target } => match self.end_downloads(seen, Some(target)).await {
                 Ok(()) => self.begin_downloads(key, seen, observed, (stable, target)).await,
@@ -52,10 +88,11 @@ where
             },
             Ahead::End => self.end_downloads(seen, None).await,
         };
-        done.inspect_err(|error| {
+        if let Err(error) = &done {
             warn!(error = error as &dyn std::error::Error, "images are not downloaded ahead for now");
-        })
-        .is_ok()
+        }
+        self.memory().entry(key.clone()).or_default().ahead_failed = done.is_err().then_some(now);
+        done.is_ok()
     }
 
     async fn begin_downloads(
@@ -69,13 +106,11 @@ where
         let stable = call("read the body that pods come from", bodies.get_opt(stable)).await?;
         let stable = stable.and_then(|it| it.spec.body);
         let owner = seen.object.controller_owner_ref(&());
-        let policy = observed.policy.map(|it| &it.reference);
-        let (Some(stable), Some(owner), Some(policy)) = (stable, owner, policy) else { return Ok(()) };
+        let (Some(stable), Some(owner)) = (stable, owner) else { return Ok(()) };
         let release = Release {
             object: observed.object,
             reference: observed.reference,
             owner: &owner,
-            policy,
             target,
             stable: &stable,
         };
@@ -94,8 +129,8 @@ where
                     let reason = events::CREATED_IMAGE_PULL_JOB;
                     self.shared.events.record(about(&*seen.object), Severity::Normal, reason, message);
                 }
-                // It was made before a crash, or somebody else downloads under that name.
-                Err(error) if error.is_name_taken() => {}
+                // It was made before a crash, or somebody else downloads under that name. One on its way out leaves it free soon.
+                Err(error) if error.is_name_taken() && !self.is_going(seen, &name).await? => {}
                 Err(error) => {
                     let message = format!("failed to create ImagePullJob {name}: {}", error.told());
                     self.tell_once(key, seen, Severity::Normal, failed, &message);
@@ -115,8 +150,14 @@ where
             .map(drop)
     }
 
+    async fn is_going(&self, seen: &Seen<K>, name: &str) -> Result<bool, Error> {
+        let api = self.downloads(seen);
+        let job = call("look at an image pull job", api.get_metadata_opt(name)).await?;
+        Ok(job.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
+    }
+
     /// Deletes the jobs of this object, except those for the revision `kept`.
-    async fn end_downloads(&self, seen: &Seen<K>, kept: Option<&String>) -> Result<(), Error> {
+    pub(super) async fn end_downloads(&self, seen: &Seen<K>, kept: Option<&String>) -> Result<(), Error> {
         let api = self.downloads(seen);
         let ours = ListParams::default().labels(&format!("{}={}", keys::DOWNLOADS_FOR, seen.reference.uid));
         for job in call("look for image pull jobs", api.list(&ours)).await? {

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use super::{
     Dispatcher, Error, LOOK_AGAIN, STATUS_REST,
     observe::Seen,
-    plan::{Body, Observed, Round, Write},
+    plan::{self, Body, Observed, Round, Write},
     raw::Raw,
     status, term,
 };
@@ -51,11 +51,14 @@ where
     ) -> Result<Next, Error> {
         let Round { mut save, body, writes, removals, standing, ahead, is_settled, expires, look_again } =
             round;
-        if let (Some(ahead), Some(save)) = (&ahead, &mut save)
+        let mut try_again = None;
+        if let (Some(ahead), Some(spec)) = (&ahead, &mut save)
             && !self.look_ahead(key, seen, observed, ahead).await
         {
             // Not done, so not said.
-            save.ledger.pre_download = observed.binding.and_then(|it| it.spec.ledger.pre_download.clone());
+            spec.ledger.pre_download = observed.binding.and_then(|it| it.spec.ledger.pre_download.clone());
+            try_again = Some(LOOK_AGAIN);
+            save = save.filter(|it| !plan::is_saved(observed, it));
         }
         // None of these says anything to a cluster, so their order does not matter; all are stored before the first that does. What
         // is under way is not given up because another one fails: its answer is worth knowing.
@@ -100,7 +103,11 @@ where
             return Ok(Next::Change);
         }
         let unsettled = (!is_settled).then_some(LOOK_AGAIN);
-        Ok([rest, unsettled, look_again].into_iter().flatten().min().map_or(Next::Change, Next::After))
+        Ok([rest, unsettled, look_again, try_again]
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(Next::Change, Next::After))
     }
 
     /// Notes the size of a ledger that is new, or new to this process.

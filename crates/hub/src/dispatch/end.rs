@@ -148,8 +148,9 @@ fn intent(observed: &Observed<'_>, assignment: &Assignment) -> Intent {
     if !matches!(assignment.spec.intent, Intent::Apply | Intent::Ask) {
         return assignment.spec.intent;
     }
-    // Copies of a job that is over are not left behind when its time to live is over (IPJ-2).
-    if plan::is_outlived(observed) {
+    // Copies of a job that is over are not left behind when its time to live is over (IPJ-2), nor are those of downloads that
+    // nobody but the hub asked for (REL-11).
+    if plan::is_outlived(observed) || plan::ahead::is_download(observed.object) {
         return Intent::Delete;
     }
     let policy = observed.policy.map(|it| it.placement.deletion);

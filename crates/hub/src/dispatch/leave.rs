@@ -92,6 +92,9 @@ where
     /// Carries out the end of an object, and lets it go when nothing of it is left.
     async fn end(&self, key: &Key, seen: &Seen<K>, observed: &Observed<'_>) -> Result<Next, Error> {
         let ending = end::end(observed);
+        if observed.binding.is_some_and(|it| it.spec.ledger.pre_download.is_some()) {
+            self.end_downloads(seen, None).await?;
+        }
         if ending.is_over() {
             return self.let_go(key, seen).await;
         }

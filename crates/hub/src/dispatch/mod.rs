@@ -113,7 +113,7 @@ pub fn needs() -> Vec<Right> {
         // Whether an object goes because its kind does (PROTO-7). Namespaces may be read anyway.
         access::cluster("apiextensions.k8s.io", "customresourcedefinitions", &["get"])
             .named(["clonesets.apps.kruise.io", "imagepulljobs.apps.kruise.io"]),
-        access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["create"]),
+        access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["create", "get"]),
         access::cluster(APPS_GROUP, "clonesets", KEPT),
         access::cluster(APPS_GROUP, "clonesets/status", &["patch"]),
         access::cluster(APPS_GROUP, "imagepulljobs", KEPT),
@@ -143,6 +143,8 @@ struct Memory {
     body: Option<String>,
     /// What clusters are asked, and since when; nothing before it was first looked at.
     asked: Option<BTreeMap<String, Question>>,
+    /// When downloads ahead of an update could not be begun or ended.
+    ahead_failed: Option<Instant>,
     /// Shares that were written and not acknowledged yet, by cluster: their number, and when.
     sent: BTreeMap<String, (u64, Instant)>,
 }

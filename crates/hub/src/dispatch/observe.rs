@@ -22,7 +22,7 @@ use scheduling::split::State;
 use serde_json::Value;
 
 use super::{
-    Dispatcher, Error, Question, Shared,
+    Dispatcher, Error, Question, Shared, ahead,
     plan::{
         Cluster, Observed, Winner,
         caution::{self, Word},
@@ -242,6 +242,9 @@ where
             labels: object.labels().clone(),
             annotations: object.annotations().clone(),
         };
+        if object.labels().contains_key(keys::DOWNLOADS_FOR) {
+            return ahead::policy(&self.shared, object);
+        }
         let list = self.shared.lists.holder(object);
         list.and_then(|it| winner(&self.shared, &it)).or_else(|| winner(&self.shared, &own))
     }

@@ -24,7 +24,7 @@ use kruise_core::api::fleet::{
     revision::FleetRevisionSpec,
 };
 use scheduling::{
-    ledger::{Revision, Taken},
+    ledger::{ReportRefused, Revision, Taken},
     names::ClusterName,
     round as arithmetic,
     split::State,
@@ -39,7 +39,7 @@ use crate::{
     ledger,
     names::RevisionKey,
     placement::{
-        kinds::{self, Division, Kind, PodNumbers, pods_report},
+        kinds::{self, Division, Kind, PodNumbers, is_possible, pods_report},
         round::Prepared,
         select::{self, ClusterFacts, Selection},
     },
@@ -275,7 +275,7 @@ fn pods(
         Err(trouble) => return held(observed, trouble),
     };
     let Basis { saved, target, body, patches } = &basis;
-    let (before, refused) = told(observed, saved, &prepared, *target);
+    let (before, unheard) = told(observed, saved, &prepared, *target);
     let planned = match arithmetic::plan(&prepared.world(), &before) {
         Ok(planned) => planned,
         Err(fault) => return held(observed, Trouble::BadNumbers(fault.to_string())),
@@ -294,7 +294,22 @@ fn pods(
         patches,
         pulls: None,
     };
-    draft.finish(&before, refused)
+    draft.finish(&before, &unheard)
+}
+
+/// Clusters whose last word is not counted.
+#[derive(Debug, Default)]
+pub(super) struct Unheard {
+    /// It cannot be true, and why.
+    pub(super) refused: Vec<(String, String)>,
+    /// It came after a newer one, or is not what that number said before (PROTO-10).
+    pub(super) late: Vec<String>,
+}
+
+impl Unheard {
+    pub(super) fn has(&self, cluster: &str) -> bool {
+        self.refused.iter().map(|it| &it.0).chain(&self.late).any(|it| it == cluster)
+    }
 }
 
 /// The ledger with what clusters have reported since.
@@ -303,12 +318,12 @@ fn told(
     saved: &Saved,
     prepared: &Prepared<'_>,
     target: Revision,
-) -> (arithmetic::Ledger, Vec<(String, String)>) {
+) -> (arithmetic::Ledger, Unheard) {
     let mut ledger = ledger::read(saved, &prepared.names(), None);
     if saved.target.is_none() {
         (ledger.target, ledger.stable) = (target, target);
     }
-    let mut refused = Vec::new();
+    let mut unheard = Unheard::default();
     for row in &mut ledger.rows {
         let cluster = observed.clusters.iter().find(|it| it.facts.name == row.cluster.as_str());
         let Some(status) = cluster.and_then(Cluster::status) else { continue };
@@ -316,11 +331,24 @@ fn told(
         if status.report == 0 || status.applied_seq == 0 && row.share.seq == 0 {
             continue;
         }
-        if let Taken::Refused(why) = row.take(pods_report(status), ledger.target) {
-            refused.push((row.cluster.to_string(), why.to_string()));
+        let (name, report) = (row.cluster.to_string(), pods_report(status));
+        if !is_possible(&status.counts) {
+            unheard.refused.push((name, ReportRefused::Contradiction.to_string()));
+            continue;
+        }
+        let last = row.report.map(|it| (it.incarnation, it.number));
+        match row.take(report, ledger.target) {
+            Taken::Refused(why) => unheard.refused.push((name, why.to_string())),
+            // The one that was taken last is read again and again; what it says may have been changed since.
+            Taken::NotNewer
+                if last != Some((report.incarnation, report.number)) || row.check(&report).is_err() =>
+            {
+                unheard.late.push(name);
+            }
+            _ => {}
         }
     }
-    (ledger, refused)
+    (ledger, unheard)
 }
 
 fn route<'a>(observed: &Observed<'a>, saved: &Saved, numbers: &PodNumbers) -> Routing {
@@ -369,6 +397,16 @@ pub(super) fn is_over(assignment: &Assignment) -> bool {
 /// How a cluster was judged by the policy.
 fn selection<'a>(prepared: &'a Prepared<'_>, cluster: &ClusterName) -> Option<&'a Selection> {
     prepared.selections.iter().find(|it| it.0 == *cluster).map(|it| &it.1)
+}
+
+/// Whether a binding says the same already.
+pub(super) fn is_saved(observed: &Observed<'_>, spec: &FleetBindingSpec) -> bool {
+    let FleetBindingSpec { object, policy, ledger } = spec;
+    observed.binding.is_some_and(|it| {
+        it.spec.object == *object
+            && it.spec.policy == *policy
+            && says_the_same(&it.spec.ledger, ledger, observed.elapsed)
+    })
 }
 
 /// Whether nothing but what can be read again differs: reports, and seconds that were counted.

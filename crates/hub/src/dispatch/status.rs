@@ -24,7 +24,7 @@ use scheduling::{
 use serde_json::Value;
 
 use super::{
-    plan::{Cluster, Observed, Pulls},
+    plan::{Cluster, Observed, Pulls, Unheard},
     pods::Routing,
 };
 use crate::{
@@ -97,8 +97,8 @@ pub(super) struct Account<'a> {
     pub(super) planned: &'a arithmetic::Plan,
     pub(super) rows: &'a [Row],
     pub(super) routing: &'a Routing,
-    /// Clusters whose report cannot be true, and why.
-    pub(super) refused: &'a [(String, String)],
+    /// Clusters whose last word is not counted.
+    pub(super) unheard: &'a Unheard,
     /// Clusters whose overrides do not fit, and why.
     pub(super) unfit: &'a [(String, String)],
     /// Clusters that have not said yet how much room they have.
@@ -130,23 +130,26 @@ impl Account<'_> {
         rows.filter_map(|it| Some((it, self.cluster(it.cluster.as_str())?)))
     }
 
-    /// The last that a cluster said and that can be true: a report that is refused leaves what was told before it (section 23).
-    /// Of a newer plan than this hub knows nothing can be judged: it is shown, and not counted.
+    /// The last that a cluster said and that can be true: another word leaves what was told before it (section 23). What was told
+    /// is not counted where the cluster carries out a plan that this hub does not know.
     fn heard(&self, row: &Row, cluster: &Cluster) -> Heard {
         let name = &cluster.facts.name;
-        let is_refused = self.refused.iter().any(|it| it.0 == *name);
-        if is_refused && !cluster.is_ahead_of(row.share.seq) {
+        let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
+        let Some(status) = status.filter(|it| it.report > 0) else { return Heard::default() };
+        if self.unheard.has(name) {
+            let is_ahead = cluster.is_ahead_of(row.share.seq);
             let told = self.observed.last_told(name).cloned().unwrap_or_default();
-            let ClusterRow { counts, applied_seq, reported_at, .. } = told;
-            let body = row.report.map(|it| it.body);
-            return Heard { counts, is_counted: true, body, applied_seq, reported_at };
+            return Heard {
+                counts: told.counts,
+                is_counted: !is_ahead,
+                body: row.report.map(|it| it.body),
+                applied_seq: if is_ahead { status.applied_seq } else { told.applied_seq },
+                reported_at: told.reported_at,
+            };
         }
-        let Some(status) = cluster.assignment.as_ref().and_then(|it| it.status.as_ref()) else {
-            return Heard::default();
-        };
         Heard {
             counts: status.counts.clone(),
-            is_counted: !is_refused,
+            is_counted: true,
             body: status.target.as_ref().map(|it| ledger::revision(&it.hash)),
             applied_seq: status.applied_seq,
             reported_at: status.reported_at.clone(),
@@ -310,7 +313,7 @@ fn reason(account: &Account<'_>, cluster: &str) -> String {
     if account.ahead().any(|it| it.facts.name == cluster) {
         return "it carries out a newer plan than this hub knows, and is left alone".to_owned();
     }
-    if let Some((_, why)) = account.unfit.iter().chain(account.refused).find(|it| it.0 == cluster) {
+    if let Some((_, why)) = account.unfit.iter().chain(&account.unheard.refused).find(|it| it.0 == cluster) {
         return why.clone();
     }
     if let Some((_, why)) = account.lacking().find(|it| it.0.facts.name == cluster) {
@@ -381,7 +384,7 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
             message,
         });
     }
-    for (cluster, why) in account.refused {
+    for (cluster, why) in &account.unheard.refused {
         // A report about a newer plan cannot be true of the one that is known; that is told otherwise.
         if account.ahead().any(|it| it.facts.name == *cluster) {
             continue;

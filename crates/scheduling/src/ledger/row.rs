@@ -184,7 +184,7 @@ impl Row {
     }
 
     /// Whether a report can be true (SEC-5).
-    fn check(&self, report: &Report) -> Result<(), ReportRefused> {
+    pub fn check(&self, report: &Report) -> Result<(), ReportRefused> {
         // The epoch is the hub's to raise.
         if report.known_epoch > self.epoch || report.epoch > self.epoch {
             return Err(ReportRefused::UnknownEpoch);

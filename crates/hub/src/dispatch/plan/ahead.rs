@@ -8,17 +8,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReferen
 use kruise_core::{
     api::{
         cloneset::v1beta1::RollingUpdateCloneSetStrategy,
-        fleet::{
-            FederatedObject,
-            binding::{Ledger as Saved, PolicyRef},
-            keys,
-        },
+        fleet::{FederatedObject, binding::Ledger as Saved, keys},
     },
     controllers::cloneset::predownload::{Downloads, changed_images, is_worth_it},
     pod::inplace::{self, RevisionView},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use crate::names;
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
 
 /// What is to be done about downloads, before the ledger says that it was done: so a crash in between repeats it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,11 @@ pub(super) fn step(before: &Saved, after: &Saved) -> Option<Ahead> {
     }
 }
 
+/// Whether an object is such a download.
+pub fn is_download(object: &Value) -> bool {
+    object["metadata"]["labels"][keys::DOWNLOADS_FOR].is_string()
+}
+
 /// A release, as far as downloads go.
 #[derive(Debug)]
 pub struct Release<'a> {
@@ -56,8 +62,6 @@ pub struct Release<'a> {
     pub reference: &'a FederatedObject,
     /// What a reference to it says.
     pub owner: &'a OwnerReference,
-    /// The policy that places it.
-    pub policy: &'a PolicyRef,
     /// The hash of the revision that pods go to.
     pub target: &'a str,
     /// The body that they come from.
@@ -96,7 +100,8 @@ impl Release<'_> {
         let mut jobs = downloads.jobs(&images);
         for job in &mut jobs {
             job["metadata"]["labels"][keys::DOWNLOADS_FOR] = json!(self.reference.uid);
-            job["metadata"]["annotations"] = json!({ keys::POLICY: self.policy.name });
+            job["metadata"]["name"] = named(&job["metadata"]["name"]);
+            job["spec"]["parallelism"] = whole(&job["spec"]["parallelism"])?;
         }
         Ok(jobs)
     }
@@ -112,6 +117,22 @@ impl Release<'_> {
     fn read<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
         self.object.pointer(pointer).and_then(|it| serde_json::from_value(it.clone()).ok())
     }
+}
+
+/// The name of a job, which may be too long with everything in it.
+fn named(name: &Value) -> Value {
+    let name = name.as_str().unwrap_or_default();
+    if name.len() > LONGEST_NAME { names::fitted(name).into() } else { name.into() }
+}
+
+/// CloneSets may write a number as text, and in an annotation as a percentage; jobs may not.
+fn whole(parallelism: &Value) -> Result<Value, String> {
+    let Some(text) = parallelism.as_str() else { return Ok(parallelism.clone()) };
+    let number = text.parse::<u32>().map(Value::from);
+    number.map_err(|_| {
+        let path = "spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.imagePreDownloadParallelism";
+        format!("{path}: {text:?} is no whole number; images are not downloaded ahead")
+    })
 }
 
 #[cfg(test)]
@@ -168,7 +189,6 @@ mod tests {
             object: &object,
             reference: &reference,
             owner: &OwnerReference { name: "web".into(), ..OwnerReference::default() },
-            policy: &PolicyRef { name: "all".into(), ..PolicyRef::default() },
             target: "2",
             stable: &stable,
         };
@@ -182,7 +202,6 @@ mod tests {
         assert_eq!((&job["metadata"]["name"], &job["spec"]["image"]), (&json!("web-2-app"), &json!("app:2")));
         assert_eq!(job["spec"]["parallelism"], 5, "over the fleet");
         assert_eq!(job["spec"]["podSelector"], json!({"matchLabels": {"app": "web"}}));
-        assert_eq!(job["metadata"]["annotations"], json!({"fleet.kruise.io/policy": "all"}));
         assert_eq!(job["metadata"]["labels"][keys::DOWNLOADS_FOR], "u");
         assert_eq!(job["metadata"]["ownerReferences"][0]["name"], "web");
     }
@@ -214,5 +233,14 @@ mod tests {
             with_secret(stable);
         });
         assert!(refused.unwrap_err().starts_with("spec.template.spec.imagePullSecrets: "));
+        let with = |parallelism: Value| {
+            jobs(|it, _| {
+                let strategy = &mut it["spec"]["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"];
+                strategy["imagePreDownloadParallelism"] = parallelism;
+            })
+        };
+        assert_eq!(with(json!("50")).unwrap()[0]["spec"]["parallelism"], 50);
+        let refused = with(json!("50%")).unwrap_err();
+        assert!(refused.contains("imagePreDownloadParallelism: \"50%\" is no whole number"), "{refused}");
     }
 }

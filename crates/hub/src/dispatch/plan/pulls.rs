@@ -21,7 +21,8 @@ use scheduling::{
 use serde_json::Value;
 
 use super::{
-    Cluster, Observed, Round, Winner, basis::Basis, held, room::Room, selection, shares, shares::is_heard,
+    Cluster, Observed, Round, Unheard, Winner, basis::Basis, held, room::Room, selection, shares,
+    shares::is_heard,
 };
 use crate::{
     dispatch::{pods::Routing, status::Trouble},
@@ -85,7 +86,7 @@ pub(super) fn plan(
     };
     let Basis { saved, target, body, patches } = &basis;
     let target = *target;
-    let (job, decisions, before, refused) = job(observed, saved, &prepared, numbers, target);
+    let (job, decisions, before, unheard) = job(observed, saved, &prepared, numbers, target);
     let rows = job.rows.iter().zip(&prepared.clusters).map(|(slots, cluster)| row(slots, cluster, target));
     let ledger = arithmetic::Ledger { rows: rows.collect(), ..before.clone() };
     let planned = arithmetic::Plan {
@@ -111,10 +112,10 @@ pub(super) fn plan(
         patches,
         pulls: Some(job),
     };
-    draft.finish(&before, refused)
+    draft.finish(&before, &unheard)
 }
 
-type Planned = (Pulls, Vec<Decision>, arithmetic::Ledger, Vec<(String, String)>);
+type Planned = (Pulls, Vec<Decision>, arithmetic::Ledger, Unheard);
 
 /// The job after this round, and the ledger as it was before.
 fn job(
@@ -125,7 +126,7 @@ fn job(
     target: Revision,
 ) -> Planned {
     let mut rows = ledger::read_slots(saved, &prepared.names());
-    let refused = take_reports(observed, &mut rows);
+    let unheard = take_reports(observed, &mut rows);
     let before = arithmetic::Ledger {
         rows: rows.iter().zip(&prepared.clusters).map(|(it, cluster)| row(it, cluster, target)).collect(),
         ..arithmetic::Ledger::new(target)
@@ -157,7 +158,7 @@ fn job(
         Some(known) => *known,
     };
     let late = rows.iter().map(|it| (it.cluster.clone(), late(it))).collect();
-    let copies = copies(observed, prepared, &rows, &refused, is_late);
+    let copies = copies(observed, prepared, &rows, &unheard, is_late);
     let totals = pulls::total(&numbers.completion, &copies);
     let is_given = rows.iter().any(|it| it.seq > 0);
     if totals.is_complete && is_given {
@@ -168,7 +169,7 @@ fn job(
     let look_again = look_again(&numbers.completion, running, over_for);
     let started = started.or_else(|| is_given.then(|| whole_seconds(observed.now).0));
     let job = Pulls { numbers, rows, late, started, completed, totals, is_late, is_outlived, look_again };
-    (job, decisions, before, refused)
+    (job, decisions, before, unheard)
 }
 
 impl Pulls {
@@ -255,16 +256,20 @@ fn status<'a>(observed: &Observed<'a>, cluster: &ClusterName) -> Option<&'a Assi
     find(observed, cluster)?.status().filter(|it| it.report > 0)
 }
 
-/// Takes what clusters have reported since, and names those whose report cannot be true.
-fn take_reports(observed: &Observed<'_>, rows: &mut [SlotRow]) -> Vec<(String, String)> {
-    let mut refused = Vec::new();
+/// Takes what clusters have reported since.
+fn take_reports(observed: &Observed<'_>, rows: &mut [SlotRow]) -> Unheard {
+    let mut unheard = Unheard::default();
     for row in rows.iter_mut().filter(|it| it.seq > 0) {
         let Some(status) = status(observed, &row.cluster) else { continue };
-        if let Taken::Refused(why) = row.take(pulls_report(status)) {
-            refused.push((row.cluster.to_string(), why.to_string()));
+        let last = row.report.map(|it| (it.incarnation, it.number));
+        let (name, report) = (row.cluster.to_string(), pulls_report(status));
+        match row.take(report) {
+            Taken::Refused(why) => unheard.refused.push((name, why.to_string())),
+            Taken::NotNewer if last != Some((report.incarnation, report.number)) => unheard.late.push(name),
+            _ => {}
         }
     }
-    refused
+    unheard
 }
 
 /// When the job began and ended: by the ledger, or, if that was lost, by what people were told.
@@ -350,7 +355,7 @@ fn copies(
     observed: &Observed<'_>,
     prepared: &Prepared<'_>,
     rows: &[SlotRow],
-    refused: &[(String, String)],
+    unheard: &Unheard,
     is_late: bool,
 ) -> Vec<(ClusterName, Copy)> {
     let mut copies = Vec::new();
@@ -370,9 +375,9 @@ fn copies(
             }
             continue;
         }
-        let is_refused = refused.iter().any(|it| it.0 == row.cluster.as_str());
-        let said = if is_refused {
-            observed.last_told(row.cluster.as_str()).map(|it| counted(&it.counts))
+        let said = if unheard.has(row.cluster.as_str()) {
+            let told = observed.last_told(row.cluster.as_str());
+            told.map(|it| Copy { failed_nodes: told_nodes(observed, &row.cluster), ..counted(&it.counts) })
         } else {
             status(observed, &row.cluster).map(copy)
         };
@@ -388,6 +393,13 @@ fn copy(status: &AssignmentStatus) -> Copy {
         is_final: status.completed,
         ..counted(&status.counts)
     }
+}
+
+/// The nodes of a cluster that people were told have failed.
+fn told_nodes(observed: &Observed<'_>, cluster: &ClusterName) -> Vec<String> {
+    let told = observed.object.pointer("/status/failedNodes").and_then(Value::as_array);
+    let nodes = told.into_iter().flatten().filter_map(|it| it.as_str()?.split_once('/'));
+    nodes.filter(|it| it.0 == cluster.as_str()).map(|it| it.1.to_owned()).collect()
 }
 
 fn counted(counts: &Counts) -> Copy {

@@ -15,8 +15,8 @@ use scheduling::{
 use serde_json::Value;
 
 use super::{
-    Body, Cluster, Observed, Pulls, Round, Winner, Write, ahead, caution::Word, is_over, names::Names,
-    room::Room, says_the_same, selection,
+    Body, Cluster, Observed, Pulls, Round, Unheard, Winner, Write, ahead, caution::Word, is_over, is_saved,
+    names::Names, room::Room, selection,
 };
 use crate::{
     dispatch::{
@@ -73,7 +73,7 @@ enum Leaving {
 
 impl Draft<'_> {
     /// Makes the round. `before` is the ledger that was planned from.
-    pub(super) fn finish(mut self, before: &arithmetic::Ledger, refused: Vec<(String, String)>) -> Round {
+    pub(super) fn finish(mut self, before: &arithmetic::Ledger, unheard: &Unheard) -> Round {
         let mut names = Names::known(self.observed, self.saved);
         let revision = match self.observed.key {
             Some(key) => RevisionRef {
@@ -117,7 +117,7 @@ impl Draft<'_> {
             planned: &self.planned,
             rows: &rows,
             routing: self.routing,
-            refused: &refused,
+            unheard,
             unfit: &self.unfit(),
             awaited: &self.room.awaited(self.observed),
             pulls: self.pulls.as_ref(),
@@ -319,12 +319,8 @@ impl Draft<'_> {
             false => Some(self.winner.reference.clone()),
         };
         let object = self.observed.reference.clone();
-        let is_saved = self.observed.binding.is_some_and(|it| {
-            it.spec.object == object
-                && it.spec.policy == policy
-                && says_the_same(&it.spec.ledger, &ledger, self.observed.elapsed)
-        });
-        (!is_saved).then_some(FleetBindingSpec { object, policy, ledger })
+        let spec = FleetBindingSpec { object, policy, ledger };
+        (!is_saved(self.observed, &spec)).then_some(spec)
     }
 
     fn is_settled(&self, round: &Round, after: &Saved) -> bool {

@@ -377,34 +377,84 @@ fn bad_input_6_a_patch_that_does_not_apply_keeps_one_cluster_out_and_is_told() {
     );
 }
 
-#[test]
-fn bad_input_10_a_report_that_cannot_be_true_leaves_what_was_told_before_it() {
+/// Six pods at rest, as people were told, and what `b` says next.
+fn says_next(change: impl FnOnce(&mut AssignmentStatus)) -> (Standing, Standing) {
     let mut world = World::new(6);
     world.settle();
     let rest = world.plan().standing;
     world.binding.as_mut().unwrap().status = Some(rest.binding.clone());
-    for (counts, why) in [
+    let ledger = &mut world.binding.as_mut().unwrap().spec.ledger;
+    ledger.clusters.get_mut("b").unwrap().report.as_mut().unwrap().number = 5;
+    let status = Arc::make_mut(world.clusters[1].assignment.as_mut().unwrap()).status.as_mut().unwrap();
+    status.report = 6;
+    change(status);
+    let standing = world.plan().standing;
+    // What was told because of it is told again, and is not what comes of it.
+    world.binding.as_mut().unwrap().status = Some(standing.binding.clone());
+    assert_eq!(world.plan().standing.object, standing.object);
+    (rest, standing)
+}
+
+fn counts(standing: &Standing) -> Vec<Counts> {
+    standing.binding.clusters.iter().map(|it| it.counts.clone()).collect()
+}
+
+fn is_refused(standing: &Standing) -> bool {
+    standing.notes.iter().any(|it| it.reason == "ReportRefused")
+}
+
+#[test]
+fn bad_input_10_a_report_that_cannot_be_true_leaves_what_was_told_before_it() {
+    for (wrong, why) in [
         (
             Counts { replicas: 900_000, available: 900_000, ..Counts::default() },
             "more pods than were granted",
         ),
         (Counts { updated: 50, ..Counts::default() }, "more new pods than pods"),
+        (Counts { replicas: 2, ready: 3, ..Counts::default() }, "more ready pods than pods"),
+        (
+            Counts { replicas: 2, ready: 2, updated_ready: 1, ..Counts::default() },
+            "ready new pods and no new ones",
+        ),
     ] {
-        let status = Arc::make_mut(world.clusters[1].assignment.as_mut().unwrap()).status.as_mut().unwrap();
-        status.report += 1;
-        status.counts = counts;
-        let standing = world.plan().standing;
-        assert!(standing.notes.iter().any(|it| it.reason == "ReportRefused"), "{why}");
-        assert_eq!(standing.object, rest.object, "{why}");
-        assert_eq!(standing.figures, rest.figures, "{why}");
-        let counts =
-            |it: &Standing| it.binding.clusters.iter().map(|it| it.counts.clone()).collect::<Vec<_>>();
+        let (rest, standing) = says_next(|it| it.counts = wrong);
+        assert!(is_refused(&standing), "{why}");
+        assert_eq!((&standing.object, &standing.figures), (&rest.object, &rest.figures), "{why}");
         assert_eq!(counts(&standing), counts(&rest), "{why}");
-        world.binding.as_mut().unwrap().status = Some(standing.binding);
     }
-    // The next one that can be true counts.
-    world.obey();
-    assert_eq!(world.plan().standing.binding, rest.binding);
+    let (rest, standing) = says_next(|it| it.counts.ready = 0);
+    assert_ne!(standing.object, rest.object, "the next one that can be true counts");
+}
+
+#[test]
+fn proto_10_a_report_that_is_late_or_was_changed_leaves_what_was_told_before_it() {
+    type Change = fn(&mut AssignmentStatus);
+    let cases: [(&str, Change); 3] = [
+        ("an older one", |it| (it.report, it.counts) = (1, Counts::default())),
+        ("of an agent that was deposed", |it| (it.incarnation, it.counts) = (0, Counts::default())),
+        ("the same number for another word", |it| {
+            it.report -= 1;
+            it.counts.replicas = 900_000;
+        }),
+    ];
+    for (what, change) in cases {
+        let (rest, standing) = says_next(change);
+        assert_eq!(standing.object, rest.object, "{what}");
+        assert_eq!((counts(&standing), is_refused(&standing)), (counts(&rest), false), "{what}");
+    }
+    let (_, standing) = says_next(|it| it.report = 0);
+    assert_eq!(counts(&standing)[1], Counts::default(), "without a number nothing was said");
+}
+
+#[test]
+fn ha_5_what_a_cluster_has_by_a_plan_that_is_not_known_is_not_counted_and_never_will_be() {
+    let (rest, standing) = says_next(|it| {
+        it.applied_seq = 9;
+        it.counts = Counts { replicas: 900_000, ready: 900_000, ..Counts::default() };
+    });
+    assert_eq!(standing.object["replicas"], 4);
+    assert_eq!(counts(&standing), counts(&rest), "it is not told as though it were known");
+    assert_eq!(standing.binding.clusters[1].applied_seq, 9);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use kruise_core::{
     api::{
         APPS_GROUP,
+        cloneset::keys,
         fleet::{CloneSetSlice, Slice},
     },
     runtime::webhook::FieldError,
 };
-use scheduling::numbers;
+use scheduling::numbers::{self, IntOrPercent, Rounding};
 use serde_json::{Value, json};
 
 use super::{Division, Granted, Kind, PodNumbers, number, texts, totals::Totals, whole_number};
@@ -33,14 +34,9 @@ impl Kind for CloneSets {
             return Err(FieldError::invalid(path, value, "must not be above 100%"));
         }
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let ahead = format!("{ROLLING}/inPlaceUpdateStrategy/imagePreDownloadMinUpdatedReadyPods");
-        let parallelism = format!("{ROLLING}/inPlaceUpdateStrategy/imagePreDownloadParallelism");
-        let pre_download = match whole_number(object, &ahead)? {
-            None if object.pointer(&parallelism).is_none_or(Value::is_null) => None,
-            found => Some(found.unwrap_or(0)),
-        };
+        let replicas = whole_number(object, "/spec/replicas")?.unwrap_or(1);
         Ok(Division::Pods(PodNumbers {
-            replicas: whole_number(object, "/spec/replicas")?.unwrap_or(1),
+            replicas,
             partition,
             unavailable: number(object, &format!("{ROLLING}/maxUnavailable"))?,
             surge: number(object, &format!("{ROLLING}/maxSurge"))?,
@@ -48,7 +44,7 @@ impl Kind for CloneSets {
             paused: object.pointer(&format!("{ROLLING}/paused")).and_then(Value::as_bool).unwrap_or(false),
             in_place_only: text(&format!("{ROLLING}/podUpdatePolicy")) == "InPlaceOnly",
             pods_to_delete: texts(object, "/spec/scaleStrategy/podsToDelete"),
-            pre_download,
+            pre_download: pre_download(object, replicas)?,
         }))
     }
 
@@ -127,4 +123,22 @@ fn selector_text(selector: &Value) -> String {
     }));
     parts.sort_unstable();
     parts.join(",")
+}
+
+/// How many new pods must be ready over the fleet before images are downloaded ahead; nothing if that is not asked for. A
+/// percentage of the replicas has no field and stays in the annotation (G-09).
+fn pre_download(object: &Value, replicas: u32) -> Result<Option<u32>, FieldError> {
+    let strategy = format!("{ROLLING}/inPlaceUpdateStrategy");
+    if let Some(count) = whole_number(object, &format!("{strategy}/imagePreDownloadMinUpdatedReadyPods"))? {
+        return Ok(Some(count));
+    }
+    let annotation = object["metadata"]["annotations"][keys::PREDOWNLOAD_MIN_UPDATED_READY_PODS].as_str();
+    // What cannot be read is 0, as in one cluster.
+    let share = annotation.map(|it| {
+        let count = IntOrPercent::parse("", it).map_or(0, |it| it.resolve(replicas.into(), Rounding::Up));
+        u32::try_from(count).unwrap_or(u32::MAX)
+    });
+    let is_asked =
+        object.pointer(&format!("{strategy}/imagePreDownloadParallelism")).is_some_and(|it| !it.is_null());
+    Ok(share.or(is_asked.then_some(0)))
 }

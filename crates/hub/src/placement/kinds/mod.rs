@@ -20,7 +20,7 @@ use scheduling::{
 };
 use serde_json::{Value, json};
 
-pub use report::{pods_report, pulls_report};
+pub use report::{is_possible, pods_report, pulls_report};
 use totals::Totals;
 
 /// A kind that can be federated. Objects are JSON in their stored version.

@@ -1,7 +1,7 @@
 //! What an agent says about a share, as the ledger reads it.
 
 use kruise_core::api::fleet::{
-    Slice,
+    Counts, Slice,
     assignment::{AssignmentStatus, RevisionRef},
 };
 use scheduling::{
@@ -43,6 +43,11 @@ pub fn pods_report(status: &AssignmentStatus) -> Report {
         unselected: counts.unselected,
         unselected_updated: counts.unselected_updated,
     }
+}
+
+/// Whether counts that the ledger has no use for fit those that it checks.
+pub fn is_possible(counts: &Counts) -> bool {
+    counts.ready <= counts.replicas && counts.updated_ready <= counts.updated.min(counts.ready)
 }
 
 /// A report about downloads.

@@ -57,6 +57,22 @@ fn the_numbers_of_a_cloneset_are_read_as_written() {
 }
 
 #[test]
+fn rel_11_and_g_09_images_are_downloaded_ahead_where_that_is_asked_for() {
+    let with = |strategy: Value, annotation: Option<&str>| {
+        let mut object = cloneset();
+        object["spec"]["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"] = strategy;
+        let key = "apps.kruise.io/image-predownload-min-updated-ready-pods";
+        object["metadata"]["annotations"] = annotation.map(|it| json!({key: it})).unwrap_or_default();
+        pods(&object).pre_download
+    };
+    assert_eq!(with(json!({}), None), None);
+    assert_eq!(with(json!({"imagePreDownloadParallelism": 5}), None), Some(0));
+    assert_eq!(with(json!({"imagePreDownloadMinUpdatedReadyPods": 2}), Some("100%")), Some(2));
+    assert_eq!(with(json!({}), Some("25%")), Some(3), "of ten over the fleet, rounded up");
+    assert_eq!(with(json!({}), Some("some")), Some(0));
+}
+
+#[test]
 fn what_waits_for_deletes_is_not_paused_or_deleted_pods_would_come_back_old() {
     let mut object = cloneset();
     object["spec"]["updateStrategy"] = json!({"type": "OnDelete"});

@@ -57,7 +57,8 @@ impl Duties {
     fn gates(self) -> Gates {
         match self {
             Self::Pods => Gates::defaults(),
-            Self::Images => "ImagePullJobGate=true".parse().unwrap(),
+            // On, so that members would download ahead by themselves what the hub gives them, if they did.
+            Self::Images => "ImagePullJobGate=true,PreDownloadImageForInPlaceUpdate=true".parse().unwrap(),
         }
     }
 }

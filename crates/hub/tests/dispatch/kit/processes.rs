@@ -16,7 +16,6 @@ use kruise_core::{
         controller::Settings,
         events,
         executor::Executor,
-        gates::Gates,
         metrics::Metrics,
         throttle::Throttle,
     },
@@ -93,7 +92,7 @@ pub(super) async fn agent(process: ProcessContext, name: String, first: u64, dut
         recorder: sink.recorder(cloneset::NAME),
         clock: clock.clone(),
         seed: Seed::from_number(first + process.incarnation),
-        options: cloneset::plan::Options::of(&Gates::defaults(), false, true),
+        options: cloneset::plan::Options::of(&duties.gates(), false, true),
         opened: Arc::default(),
     };
     let parts = link::Parts {
