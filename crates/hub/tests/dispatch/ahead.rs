@@ -6,6 +6,11 @@ use serde_json::{Value, json};
 
 use crate::kit::{HUB, MEMBERS, Stage, play_images, policy, rolling};
 
+/// More than three in each cluster, so that members would download by themselves if the CloneSet were theirs alone.
+const PODS: u32 = 15;
+/// Pods that are new while half of them are to stay old.
+const NEW: usize = 7;
+
 /// In place, half of it for now; two downloads at a time over the fleet, once a new pod is well.
 fn half(spec: &mut Value) {
     rolling(
@@ -29,13 +34,13 @@ fn is_downloaded(stage: &Stage) -> bool {
     jobs(stage, HUB).iter().any(|it| it["status"]["completionTime"].is_string())
 }
 
-/// Downloads ahead of an update of nine pods to `v2`, as far as they are over.
+/// Downloads ahead of an update to `v2`, as far as they are over.
 async fn downloaded(stage: &Stage, policy: Value) -> Value {
     stage.place(&policy);
-    stage.apply("v1", 9, half);
-    stage.rests(9, 0).await;
+    stage.apply("v1", PODS, half);
+    stage.rests(PODS as usize, 0).await;
     stage.parallelism.limit.store(2, Ordering::Relaxed);
-    stage.apply("v2", 9, half);
+    stage.apply("v2", PODS, half);
     stage.until("the downloads are over", is_downloaded).await;
     let [job] = &jobs(stage, HUB)[..] else { panic!("{:?}", jobs(stage, HUB)) };
     job.clone()
@@ -49,7 +54,7 @@ fn all_jobs(stage: &Stage) -> usize {
 /// Lets the release end; its jobs go with it, long before their time to live is over.
 async fn end(stage: &Stage) {
     stage.set_partition(json!(0));
-    stage.rests(9, 9).await;
+    stage.rests(PODS as usize, PODS as usize).await;
     let begun = stage.world.now();
     stage.until("the jobs are gone", |it| all_jobs(it) == 0).await;
     assert!(stage.world.now().duration_since(begun).as_secs() < 60);
@@ -89,7 +94,7 @@ fn rel_11_no_copy_is_left_where_deleted_objects_are_let_go_and_patches_of_clones
 fn rel_11_and_ha_4_a_release_that_rests_on_its_partition_downloads_once_whoever_restarts() {
     play_images(async |stage| {
         downloaded(&stage, policy(|_| {})).await;
-        stage.rests(9, 4).await;
+        stage.rests(PODS as usize, NEW).await;
         stage.pass(60).await;
         let before = stage.versions();
         stage.hub.crash();
@@ -105,14 +110,19 @@ fn rel_11_and_ha_4_a_release_that_rests_on_its_partition_downloads_once_whoever_
 
 #[test]
 fn rel_11_and_ha_3_a_hub_killed_after_any_write_of_a_release_downloads_all_the_same_and_tidies_up() {
-    for write in 1..=8 {
+    for write in 1..=6 {
         play_images(async |stage| {
+            let at_once = |it: &mut Value| {
+                half(it);
+                let strategy = &mut it["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"];
+                strategy["imagePreDownloadMinUpdatedReadyPods"] = json!(0);
+            };
             stage.place(&policy(|_| {}));
-            stage.apply("v1", 9, half);
-            stage.rests(9, 0).await;
+            stage.apply("v1", PODS, at_once);
+            stage.rests(PODS as usize, 0).await;
             stage.parallelism.limit.store(2, Ordering::Relaxed);
             stage.hub.crash_after_writes(write);
-            stage.apply("v2", 9, half);
+            stage.apply("v2", PODS, at_once);
             stage.until("the downloads are over", is_downloaded).await;
             assert_eq!((stage.hub.starts(), jobs(&stage, HUB).len()), (2, 1), "write {write}");
             end(&stage).await;
@@ -124,7 +134,7 @@ fn rel_11_and_ha_3_a_hub_killed_after_any_write_of_a_release_downloads_all_the_s
 fn rel_11_another_template_in_mid_release_has_downloads_of_its_own() {
     play_images(async |stage| {
         let first = downloaded(&stage, policy(|_| {})).await;
-        stage.apply("v3", 9, half);
+        stage.apply("v3", PODS, half);
         stage
             .until("the other image is downloaded", |it| {
                 let jobs = jobs(it, HUB);
