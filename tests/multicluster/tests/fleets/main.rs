@@ -5,6 +5,7 @@
 //!
 //! `FLEET_CASES=N` makes the kills of a kind N, as far as there are so many; in CI they are a few.
 
+mod ahead;
 mod bad_input;
 mod budgets;
 mod faults;
