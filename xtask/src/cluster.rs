@@ -31,6 +31,9 @@ pub(crate) enum Command {
         /// The API server alone, without controllers and service accounts: nobody writes but its clients
         #[arg(long, conflicts_with_all = ["nodes", "fake_nodes", "storage"])]
         bare: bool,
+        /// A garbage collector beside it, and no other controller
+        #[arg(long, requires = "bare")]
+        collector: bool,
     },
     /// Show the clusters of this user, real and simulated
     List,
@@ -56,13 +59,14 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Up { name, nodes, fake_nodes, node_cpus, storage, bare } => {
+        Command::Up { name, nodes, fake_nodes, node_cpus, storage, bare, collector } => {
             let shape = Shape {
                 nodes: *nodes,
                 fake_nodes: *fake_nodes,
                 node_cpus: *node_cpus,
                 storage: *storage,
                 bare: *bare,
+                collector: *collector,
             };
             up(name, &shape)
         }

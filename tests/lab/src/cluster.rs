@@ -33,6 +33,8 @@ pub struct Shape {
     pub storage: bool,
     /// Whether there is nothing but the API server, so that nobody writes but its clients.
     pub bare: bool,
+    /// Whether a bare cluster has a garbage collector all the same.
+    pub collector: bool,
 }
 
 /// What is written down of a cluster before anything of it is started, so that it can always be taken down.
@@ -56,6 +58,9 @@ pub struct Record {
     /// Whether it is an API server alone.
     #[serde(default)]
     pub bare: bool,
+    /// Whether it has a garbage collector though it is bare.
+    #[serde(default)]
+    pub collector: bool,
     /// Whether it is simulated, by the process that keeps it.
     #[serde(default)]
     pub simulated: bool,
@@ -318,6 +323,7 @@ fn write_record(name: &str, shape: &Shape, reserved_cpus: usize) -> Result<Recor
         fake_nodes: (0..shape.fake_nodes).map(|it| format!("{name}-f{}", it + 1)).collect(),
         storage: shape.storage,
         bare: shape.bare,
+        collector: shape.collector,
         simulated: false,
         folder,
     };

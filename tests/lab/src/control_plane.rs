@@ -115,7 +115,7 @@ impl ControlPlane {
     /// Starts everything; answers when the API server is ready.
     pub async fn start(&mut self) -> Result<()> {
         self.start_server().await?;
-        self.run("kube-controller-manager", self.controller_manager())?;
+        self.run("kube-controller-manager", self.controller_manager("*,bootstrapsigner,tokencleaner"))?;
         self.run("kube-scheduler", self.scheduler())
     }
 
@@ -177,6 +177,14 @@ impl ControlPlane {
     pub async fn start_bare(&mut self) -> Result<()> {
         self.bare = true;
         self.start_server().await
+    }
+
+    /// Starts the garbage collector of the controller manager and none of its other controllers.
+    pub fn start_collector(&mut self) -> Result<()> {
+        let mut command = self.controller_manager("garbage-collector-controller");
+        // Tests that compare collectors run many families at once.
+        command.args(["--kube-api-qps=300", "--kube-api-burst=600"]);
+        self.run("kube-controller-manager", command)
     }
 
     async fn start_server(&mut self) -> Result<()> {
@@ -292,7 +300,7 @@ impl ControlPlane {
         Ok(command)
     }
 
-    fn controller_manager(&self) -> Command {
+    fn controller_manager(&self, controllers: &str) -> Command {
         let pki = self.folder.join("pki");
         let mut command = tied(&self.programs.controller_manager);
         command
@@ -303,7 +311,7 @@ impl ControlPlane {
                 "--bind-address=127.0.0.1",
             ])
             .arg(format!("--secure-port={}", self.ports.controller_manager))
-            .arg("--controllers=*,bootstrapsigner,tokencleaner");
+            .arg(format!("--controllers={controllers}"));
         for (flag, file) in [
             ("service-account-private-key-file", "sa.key"),
             ("root-ca-file", "ca.crt"),

@@ -148,7 +148,8 @@ impl Parts {
             ControlPlane::create(&record.name, &record.folder, programs, record.ports, node_names)?;
         let control_plane = self.control_plane.insert(control_plane);
         if record.bare {
-            return control_plane.start_bare().await;
+            control_plane.start_bare().await?;
+            return if record.collector { control_plane.start_collector() } else { Ok(()) };
         }
         control_plane.start().await?;
         let client = control_plane::client(&record.kubeconfig()).await?;

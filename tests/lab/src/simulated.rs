@@ -38,6 +38,7 @@ impl Simulated {
             fake_nodes: nodes,
             storage: false,
             bare: false,
+            collector: false,
             simulated: true,
         };
         record.write()?;

@@ -30,17 +30,19 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// A hub and two members with fake nodes, the members also with storage, and an API server that nobody else
-    /// writes to.
+    /// A hub and two members with fake nodes, the members also with storage, an API server that nobody else writes to, and
+    /// one to which only a garbage collector does.
     pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
         let hub = Shape { fake_nodes: 2, ..Shape::default() };
         let member = Shape { storage: true, ..hub.clone() };
         let bare = Shape { bare: true, ..Shape::default() };
+        let collector = Shape { collector: true, ..bare.clone() };
         let helm = match std::env::var_os(KUBECONFIGS) {
             None => Some(binaries::helm(progress)?),
             Some(_) => None,
         };
-        let shapes = [("hub", hub), ("m1", member.clone()), ("m2", member), ("bare", bare)];
+        let shapes =
+            [("hub", hub), ("m1", member.clone()), ("m2", member), ("bare", bare), ("collector", collector)];
         let fleet = Self::start(&shapes, progress)?;
         Ok(Self { helm, ..fleet })
     }
