@@ -3,10 +3,11 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use super::owners;
 use crate::seed::Seed;
 
 /// One request. `{ns}` in the path stands for the sequence's namespace; `$rv` and `$uid` in the body for what was last
-/// seen of the object that the path names.
+/// seen of the object that the path names, and `$uid(PLURAL/NAME)` for the uid last seen of another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// The HTTP method.
@@ -19,16 +20,23 @@ pub struct Step {
     pub body: Value,
 }
 
-struct Kind {
-    root: &'static str,
-    plural: &'static str,
-    api_version: &'static str,
-    kind: &'static str,
+pub(super) struct Kind {
+    pub(super) root: &'static str,
+    pub(super) plural: &'static str,
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
 }
 
-const KINDS: &[Kind] = &[
+impl Kind {
+    /// The path of its objects.
+    pub(super) fn list(&self) -> String {
+        format!("{}/namespaces/{{ns}}/{}", self.root, self.plural)
+    }
+}
+
+/// Families are made of the first three.
+pub(super) const KINDS: &[Kind] = &[
     Kind { root: "/api/v1", plural: "configmaps", api_version: "v1", kind: "ConfigMap" },
-    Kind { root: "/api/v1", plural: "secrets", api_version: "v1", kind: "Secret" },
     Kind { root: "/api/v1", plural: "pods", api_version: "v1", kind: "Pod" },
     Kind {
         root: "/apis/conformance.example.com/v1",
@@ -36,6 +44,7 @@ const KINDS: &[Kind] = &[
         api_version: "conformance.example.com/v1",
         kind: "Widget",
     },
+    Kind { root: "/api/v1", plural: "secrets", api_version: "v1", kind: "Secret" },
     Kind {
         root: "/apis/coordination.k8s.io/v1",
         plural: "leases",
@@ -44,12 +53,12 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-const NAMES: &[&str] = &["a", "b", "c"];
-const MERGE: &str = "application/merge-patch+json";
+pub(super) const NAMES: &[&str] = &["a", "b", "c"];
+pub(super) const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// What must exist before any sequence: the definition of the custom kind.
 pub fn prepare() -> Value {
@@ -115,14 +124,14 @@ pub fn sequence(seed: Seed, length: usize) -> Vec<Step> {
     (0..length).map(|index| step(seed.at(index as u64))).collect()
 }
 
-fn pick<T>(draw: Seed, rows: &[T]) -> &T {
+pub(super) fn pick<T>(draw: Seed, rows: &[T]) -> &T {
     &rows[draw.below(rows.len() as u64) as usize]
 }
 
 fn step(draw: Seed) -> Step {
     let kind = pick(draw.of("kind"), KINDS);
     let name = *pick(draw.of("name"), NAMES);
-    let list = format!("{}/namespaces/{{ns}}/{}", kind.root, kind.plural);
+    let list = kind.list();
     let one = format!("{list}/{name}");
     let new =
         |method: Method, path: String, media: &'static str, body: Value| Step { method, path, media, body };
@@ -153,8 +162,14 @@ fn step(draw: Seed) -> Step {
             MERGE,
             json!({"spec": {"replicas": draw.of("n").below(4)}}),
         ),
-        80..90 => new(Method::DELETE, one, JSON, delete_options(draw)),
-        90..92 => new(Method::DELETE, format!("{list}?labelSelector=app%3Dx"), JSON, Value::Null),
+        80..90 => {
+            let path = format!("{one}?{}", owners::delete_query(draw));
+            new(Method::DELETE, path, JSON, owners::delete_options(draw))
+        }
+        90..92 => {
+            let path = format!("{list}?labelSelector=app%3Dx&{}", owners::delete_query(draw));
+            new(Method::DELETE, path, JSON, owners::delete_options(draw))
+        }
         92..95 => new(Method::GET, one, JSON, Value::Null),
         _ => {
             let query = *pick(
@@ -183,7 +198,10 @@ fn object(kind: &Kind, name: &str, draw: Seed) -> Value {
         }
     }
     if draw.of("finalizer").below(6) == 0 {
-        metadata["finalizers"] = json!([pick(draw.of("f"), &["example.com/one", "example.com/two"])]);
+        metadata["finalizers"] = owners::finalizers(draw);
+    }
+    if draw.of("owned").below(4) == 0 {
+        metadata["ownerReferences"] = owners::owners(draw);
     }
     if draw.of("bad").below(25) == 0 {
         metadata["labels"] = json!({"app": "not valid!"});
@@ -240,7 +258,8 @@ fn object(kind: &Kind, name: &str, draw: Seed) -> Value {
 fn change(kind: &Kind, draw: Seed) -> Value {
     let draw = draw.of("change");
     let value = draw.of("value").below(3).to_string();
-    match draw.of("what").below(8) {
+    match draw.of("what").below(10) {
+        8..10 => owners::change(draw),
         0 => json!({"metadata": {"labels": {"app": value}}}),
         1 => json!({"metadata": {"labels": null}}),
         2 => json!({"metadata": {"finalizers": null}}),
@@ -259,7 +278,8 @@ fn change(kind: &Kind, draw: Seed) -> Value {
 
 fn json_patch(draw: Seed) -> Value {
     let draw = draw.of("json-patch");
-    match draw.below(4) {
+    match draw.below(6) {
+        4..6 => owners::json_patch(draw),
         0 => json!([{"op": "add", "path": "/metadata/labels", "value": {"app": "x"}}]),
         1 => json!([{"op": "remove", "path": "/metadata/labels/app"}]),
         2 => json!([{"op": "test", "path": "/metadata/name", "value": "a"},
@@ -276,18 +296,4 @@ fn status(kind: &Kind, draw: Seed) -> Value {
         change["status"]["replicas"] = json!(draw.of("n").below(5));
     }
     change
-}
-
-fn delete_options(draw: Seed) -> Value {
-    let draw = draw.of("delete");
-    match draw.of("what").below(9) {
-        0 => json!({"propagationPolicy": "Background"}),
-        1 => json!({"preconditions": {"uid": "$uid"}}),
-        2 => json!({"preconditions": {"uid": "00000000-0000-4000-8000-000000000000"}}),
-        3 => json!({"preconditions": {"resourceVersion": "$rv"}}),
-        4 => json!({"gracePeriodSeconds": 0}),
-        5 => json!({"dryRun": ["All"]}),
-        6 => json!({"propagationPolicy": "Nonsense"}),
-        _ => Value::Null,
-    }
 }

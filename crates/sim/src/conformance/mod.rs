@@ -5,13 +5,17 @@
 //! in `docs/simulation.md` and taken out by [`accepted`].
 
 mod accepted;
+mod collected;
 mod generate;
 mod observe;
+mod owners;
 mod trial;
 
 pub use accepted::accepted;
+pub use collected::{await_collector, hold_collected};
 pub use generate::{Step, prepare, sequence};
 pub use observe::{Observation, observe};
+pub use owners::family;
 pub use trial::{hold, install};
 
 use serde_json::Value;

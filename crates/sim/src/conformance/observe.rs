@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-use super::Step;
+use super::{Step, owners::nobody};
 
 /// One answer, normalised.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,10 +26,7 @@ pub async fn observe(
     namespace: &str,
     steps: &[Step],
 ) -> Result<Vec<Observation>, kube::Error> {
-    let mut run =
-        Run { client, namespace, uids: BTreeMap::new(), seen: BTreeMap::new(), observations: Vec::new() };
-    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-    run.send(&Method::POST, "/api/v1/namespaces", "application/json", &body).await?;
+    let mut run = Run::start(client, namespace).await?;
     let (_, start) = run
         .send(
             &Method::GET,
@@ -61,18 +58,32 @@ pub async fn observe(
     Ok(run.observations)
 }
 
-struct Run<'a> {
+pub(super) struct Run<'a> {
     client: &'a Client,
     namespace: &'a str,
     uids: BTreeMap<String, String>,
     /// uid and version last seen of each path.
     seen: BTreeMap<String, (String, String)>,
-    observations: Vec<Observation>,
+    pub(super) observations: Vec<Observation>,
 }
 
-impl Run<'_> {
-    async fn step(&mut self, index: usize, step: &Step) -> Result<(), kube::Error> {
-        let path = step.path.replace("{ns}", self.namespace);
+impl<'a> Run<'a> {
+    /// Makes the namespace.
+    pub(super) async fn start(client: &'a Client, namespace: &'a str) -> Result<Self, kube::Error> {
+        let run = Self {
+            client,
+            namespace,
+            uids: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            observations: Vec::new(),
+        };
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        run.send(&Method::POST, "/api/v1/namespaces", "application/json", &body).await?;
+        Ok(run)
+    }
+
+    pub(super) async fn step(&mut self, index: usize, step: &Step) -> Result<(), kube::Error> {
+        let path = self.placed(&step.path);
         let bare = path.split('?').next().unwrap_or_default();
         let object = bare.trim_end_matches("/status").trim_end_matches("/scale").to_owned();
         let body = self.filled(&object, &step.body);
@@ -82,6 +93,11 @@ impl Run<'_> {
         let answer = self.normal(answer);
         self.observations.push(Observation { step: shown, code, answer });
         Ok(())
+    }
+
+    /// A path with the namespace in its place.
+    pub(super) fn placed(&self, path: &str) -> String {
+        path.replace("{ns}", self.namespace)
     }
 
     /// All watches at once: each lasts until its time is over.
@@ -100,16 +116,17 @@ impl Run<'_> {
             let (code, text) = answer?;
             let events: Vec<Value> = text.lines().filter_map(|it| serde_json::from_str(it).ok()).collect();
             let events: Vec<Value> = events.into_iter().map(|it| self.normal(it)).collect();
-            self.observations.push(Observation {
-                step: format!("watch {kind}"),
-                code,
-                answer: json!(events),
-            });
+            // A watch that could not begin is no list of events.
+            let answer = match events.as_slice() {
+                [only] if only["object"]["code"] == 410 => only.clone(),
+                _ => json!(events),
+            };
+            self.observations.push(Observation { step: format!("watch {kind}"), code, answer });
         }
         Ok(())
     }
 
-    async fn send(
+    pub(super) async fn send(
         &self,
         method: &Method,
         path: &str,
@@ -146,11 +163,23 @@ impl Run<'_> {
             return Value::Null;
         }
         let (uid, version) = self.seen.get(path).cloned().unwrap_or_default();
-        let text = body.to_string().replace("$rv", &version).replace("$uid", &uid);
+        let text = self.with_owners(body.to_string()).replace("$rv", &version).replace("$uid", &uid);
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
-    fn normal(&mut self, value: Value) -> Value {
+    /// Puts the uids of other objects where they are asked for.
+    fn with_owners(&self, mut text: String) -> String {
+        const MARK: &str = "$uid(";
+        while let Some((before, rest)) = text.split_once(MARK) {
+            let (named, after) = rest.split_once(')').unwrap_or((rest, ""));
+            let seen = self.seen.iter().find(|(path, _)| path.ends_with(&format!("/{named}")));
+            let uid = seen.map_or_else(|| nobody(named), |(_, (uid, _))| uid.clone());
+            text = format!("{before}{uid}{after}");
+        }
+        text
+    }
+
+    pub(super) fn normal(&mut self, value: Value) -> Value {
         match value {
             Value::Object(members) => {
                 let mut result = serde_json::Map::new();
@@ -163,10 +192,15 @@ impl Run<'_> {
                             json!("<there>")
                         }
                         "uid" if value.is_string() => json!(self.ordinal(value.as_str().unwrap_or_default())),
+                        // The fields of faults name owners by their uids too.
+                        "field" if value.is_string() => {
+                            json!(self.named(value.as_str().unwrap_or_default().to_owned()))
+                        }
                         "message" => json!(self.plain(value.as_str().unwrap_or_default())),
                         _ => self.normal(value),
                     };
-                    result.insert(name, value);
+                    // Managed fields name owners by their uids.
+                    result.insert(self.named(name), value);
                 }
                 Value::Object(result)
             }
@@ -195,18 +229,25 @@ impl Run<'_> {
         self.uids.entry(uid.to_owned()).or_insert(next).clone()
     }
 
-    /// A message without what differs between any two runs.
-    fn plain(&self, text: &str) -> String {
-        let mut text = text.replace(self.namespace, "<namespace>");
-        for (uid, ordinal) in &self.uids {
+    /// A text in which known uids are ordinals.
+    fn named(&self, mut text: String) -> String {
+        for (uid, ordinal) in self.uids.iter().filter(|it| !it.0.is_empty()) {
             text = text.replace(uid, ordinal);
         }
+        text
+    }
+
+    /// A message without what differs between any two runs.
+    fn plain(&self, text: &str) -> String {
+        let text = self.named(text.replace(self.namespace, "<namespace>"));
+        let mut before = "";
         // Versions in preconditions.
         let words = text.split(' ').map(|it| {
             let digits = it.trim_matches(|it: char| "().,:".contains(it));
             // The first versions of a simulated server have one digit, and so have numbers that must not differ.
-            let is_long = digits.len() > 1 || (it.starts_with('(') && !digits.is_empty());
-            if is_long && digits.bytes().all(|it| it.is_ascii_digit()) {
+            let is_version = digits.len() > 1 || it.starts_with('(') || before == "meta:";
+            before = it;
+            if is_version && !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit()) {
                 it.replace(digits, "<version>")
             } else {
                 it.to_owned()

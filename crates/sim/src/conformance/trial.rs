@@ -6,7 +6,11 @@ use http::Request;
 use kube::{Client, client::Body};
 
 use super::{Difference, Observation, compare, observe, prepare, sequence};
-use crate::{fleet, seed::Seed};
+use crate::{
+    fleet,
+    seed::Seed,
+    server::{Controllers, Settings},
+};
 
 /// How often, and how far apart, a real server is asked for the custom kind before it counts as broken.
 const TRIES: u32 = 600;
@@ -50,7 +54,8 @@ pub async fn hold(
 }
 
 fn simulate(seed: u64, length: usize) -> Result<Vec<Observation>, kube::Error> {
-    fleet().nodes(0).seed(seed).define(prepare()).run(async |world| {
+    let settings = Settings { controllers: Controllers::Absent, ..Settings::default() };
+    fleet().nodes(0).seed(seed).settings(settings).define(prepare()).run(async |world| {
         let steps = sequence(Seed::new(seed).of("conformance"), length);
         let client = world.client("conformance", "member-1");
         observe(&client, &format!("conf-{seed}"), &steps).await

@@ -68,6 +68,18 @@ pub struct Settings {
     pub expired_watch: ExpiredWatch,
     /// Whether plain updates are recorded in `managedFields` too. Off saves about a kilobyte for each pod.
     pub track_updates: TrackUpdates,
+    /// Whether anybody follows up on deletes.
+    pub controllers: Controllers,
+}
+
+/// Whether a cluster has a controller manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Controllers {
+    /// Dependents go with their owners, and what namespaces hold goes with them.
+    #[default]
+    Run,
+    /// The API server is alone: what waits for a controller waits for ever.
+    Absent,
 }
 
 /// Whose writes `managedFields` records.

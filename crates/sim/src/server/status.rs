@@ -45,6 +45,12 @@ impl FieldError {
         Self { reason: "FieldValueInvalid", message, field: field.into() }
     }
 
+    /// The field has a value it may not have, and which is shown as the text says.
+    pub fn invalid_shown(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        let message = format!("Invalid value: {shown}: {detail}");
+        Self { reason: "FieldValueInvalid", message, field: field.into() }
+    }
+
     /// The field has a value of the wrong type.
     pub fn wrong_type(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let message = format!("Invalid value: {}: {detail}", shown_type(value));

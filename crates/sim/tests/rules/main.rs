@@ -13,6 +13,7 @@ mod kit;
 mod lists;
 mod malformed;
 mod nodes;
+mod owners;
 mod panics;
 mod patches;
 mod promises;

@@ -2,12 +2,14 @@
 
 mod managers;
 mod merge;
+mod repeated;
 mod set;
 mod walk;
 
 use serde_json::{Value, json};
 
 pub use managers::{Manager, Managers, Operation, Writer};
+pub use repeated::repeated;
 pub use set::FieldSet;
 
 use crate::server::{object::remove, schema::Shape, status::Failure};
@@ -116,8 +118,11 @@ fn still_there(gone: &FieldSet, owned: &FieldSet) -> FieldSet {
     let mut result = FieldSet { here: gone.here && owned.is_empty(), ..FieldSet::default() };
     let none = FieldSet::default();
     for (element, set) in &gone.below {
-        let rest = still_there(set, owned.below.get(element).unwrap_or(&none));
+        let owned = owned.below.get(element).unwrap_or(&none);
+        let mut rest = still_there(set, owned);
         if !rest.is_empty() {
+            // A field in which nobody owns anything any more goes with all that is in it, such as finalizers that a delete has set.
+            rest.here |= owned.is_empty() && element.starts_with("f:");
             result.below.insert(element.clone(), rest);
         }
     }

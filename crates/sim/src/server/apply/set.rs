@@ -132,12 +132,7 @@ impl FieldSet {
 
     /// What is in the set at one level comes before what is below: the order of the real server's messages.
     fn collect_paths(&self, prefix: &str, paths: &mut Vec<String>) {
-        let shown = |element: &String| match element.split_once(':') {
-            Some(("k", keys)) => format!("{prefix}[{}]", shown_keys(keys)),
-            Some(("v", value)) => format!("{prefix}[={value}]"),
-            Some((_, name)) => format!("{prefix}.{name}"),
-            None => prefix.to_owned(),
-        };
+        let shown = |element: &String| shown_element(prefix, element);
         paths.extend(self.below.iter().filter(|(_, set)| set.here).map(|(element, _)| shown(element)));
         for (element, set) in &self.below {
             set.collect_paths(&shown(element), paths);
@@ -152,6 +147,16 @@ pub enum Depth {
     Self_,
     /// The path and all below it.
     All,
+}
+
+/// An element below a path, as messages spell it.
+pub(super) fn shown_element(prefix: &str, element: &str) -> String {
+    match element.split_once(':') {
+        Some(("k", keys)) => format!("{prefix}[{}]", shown_keys(keys)),
+        Some(("v", value)) => format!("{prefix}[={value}]"),
+        Some((_, name)) => format!("{prefix}.{name}"),
+        None => prefix.to_owned(),
+    }
 }
 
 fn shown_keys(keys: &str) -> String {

@@ -70,6 +70,10 @@ fn merge_member(
         Value::Null => {
             members.remove(name);
         }
+        // A list that was not there is taken as it is, even with items that have the same key.
+        Value::Array(_) if !members.contains_key(name) => {
+            members.insert(name.to_owned(), plain(value));
+        }
         Value::Array(patch) => {
             let current = members.entry(name).or_insert_with(|| Value::Array(Vec::new()));
             let key = merge_key(shape, path);
@@ -111,9 +115,7 @@ fn merge_keyed(shape: Shape<'_>, path: [&str; 2], items: &mut Vec<Value>, patch:
     for change in patch {
         let place = items.iter().position(|it| it[key] == change[key]);
         if change["$patch"] == "delete" {
-            if let Some(place) = place {
-                items.remove(place);
-            }
+            items.retain(|it| it[key] != change[key]);
             continue;
         }
         match place {
@@ -137,6 +139,18 @@ fn merge_key(shape: Shape<'_>, path: [&str; 2]) -> Option<String> {
     match shape.list() {
         ListKind::Keyed(Keys::Known(keys)) => keys.first().map(|(name, _)| (*name).to_owned()),
         _ => None,
+    }
+}
+
+/// A value without what directives are about, and without them.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().filter(|it| it["$patch"].is_null()).map(plain).collect(),
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(name, it)| !name.starts_with('$') && it["$patch"].is_null());
+            kept.map(|(name, it)| (name.clone(), plain(it))).collect()
+        }
+        scalar => scalar.clone(),
     }
 }
 
@@ -231,6 +245,16 @@ mod tests {
         let expected =
             json!({"metadata": {"labels": {"b": "2"}, "ownerReferences": [{"uid": "2", "name": "y"}]}});
         assert_eq!(patched(object, patch), expected);
+    }
+
+    #[test]
+    fn a_list_that_was_not_there_may_have_a_key_twice_and_loses_both_at_once() {
+        let twice = json!([{"uid": "1", "name": "x"}, {"uid": "1", "name": "y"}]);
+        let object = patched(json!({"metadata": {}}), json!({"metadata": {"ownerReferences": twice}}));
+        assert_eq!(object, json!({"metadata": {"ownerReferences": twice}}));
+        let none =
+            patched(object, json!({"metadata": {"ownerReferences": [{"uid": "1", "$patch": "delete"}]}}));
+        assert_eq!(none, json!({"metadata": {"ownerReferences": []}}));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What the API server knows about built-in kinds: defaults, and what it refuses.
 
 mod names;
+mod owners;
 mod pod;
 mod workloads;
 
 use serde_json::{Value, json};
 
 pub use names::{is_dns_label, is_dns_subdomain};
+pub use owners::drop_repeated as drop_repeated_owners;
 pub use pod::qos_class;
 
 use crate::server::{

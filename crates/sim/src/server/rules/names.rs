@@ -1,9 +1,12 @@
 //! Metadata that every kind shares.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
+use super::owners;
 use crate::server::{
-    object::{finalizers, meta_str, owner_references, string_map},
+    object::{finalizers, meta_str, string_map},
     registry::Resource,
     status::FieldError,
 };
@@ -65,57 +68,36 @@ pub(super) fn validate_metadata(resource: &Resource, object: &Value) -> Vec<Fiel
             errors.push(FieldError::invalid("metadata.annotations", &json!(key), QUALIFIED));
         }
     }
-    validate_owners(object, &mut errors);
-    for finalizer in finalizers(object) {
-        let known = matches!(finalizer, "orphan" | "foregroundDeletion" | "kubernetes");
-        if !is_qualified(finalizer) {
-            errors.push(FieldError::invalid("metadata.finalizers", &json!(finalizer), QUALIFIED));
-        } else if !known && !finalizer.contains('/') && !resource.traits.custom {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid("metadata.finalizers", &json!(finalizer), detail));
-        }
-    }
+    owners::validate(object, &mut errors);
+    validate_finalizers(resource, object, &mut errors);
     errors
 }
 
-fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
-    let path = "metadata.ownerReferences";
-    for owner in owner_references(object) {
-        let texts = [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ];
-        for (member, rule) in texts {
-            if owner[member].as_str().is_none_or(str::is_empty) {
-                errors.push(FieldError::invalid(format!("{path}.{member}"), &json!(""), rule));
-            }
+fn validate_finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
+    let path = "metadata.finalizers";
+    // Custom kinds and leases may have finalizers without a domain.
+    let may_be_plain = resource.traits.custom || resource.group == "coordination.k8s.io";
+    for (index, finalizer) in finalizers(object).enumerate() {
+        if !is_qualified(finalizer) {
+            errors.push(FieldError::invalid(path, &json!(finalizer), QUALIFIED));
+        }
+        let known = matches!(finalizer, "orphan" | "foregroundDeletion" | "kubernetes");
+        if !may_be_plain && !known && !finalizer.contains('/') {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("{path}[{index}]"), &json!(finalizer), detail));
         }
     }
-    let controllers: Vec<&Value> = owner_references(object).filter(|it| it["controller"] == true).collect();
-    if let [first, second, ..] = controllers.as_slice() {
-        let shown = |owner: &Value| {
-            format!(
-                "{}/{}",
-                owner["kind"].as_str().unwrap_or_default(),
-                owner["name"].as_str().unwrap_or_default()
-            )
-        };
-        let detail = format!(
-            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
-            shown(first),
-            shown(second)
-        );
-        errors.push(FieldError::invalid(path, &object["metadata"]["ownerReferences"], &detail));
+    if ["orphan", "foregroundDeletion"].iter().all(|it| finalizers(object).any(|found| found == *it)) {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid(path, &object["metadata"]["finalizers"], detail));
     }
 }
 
 pub(super) fn validate_metadata_change(object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !old["metadata"]["deletionTimestamp"].is_null() {
-        let before: Vec<&str> = finalizers(old).collect();
-        let added: Vec<&str> = finalizers(object).filter(|it| !before.contains(it)).collect();
+        let before: BTreeSet<&str> = finalizers(old).collect();
+        let added: BTreeSet<&str> = finalizers(object).filter(|it| !before.contains(it)).collect();
         if !added.is_empty() {
             let shown: Vec<String> = added.iter().map(|it| format!("{it:?}")).collect();
             let detail = format!(

@@ -32,6 +32,7 @@ pub(super) fn create_object(
     let resource = call.resource.clone();
     place(call, &mut object)?;
     check_namespace(call, meta_str(&object, "name"))?;
+    rules::drop_repeated_owners(&mut object);
 
     if let Some(schema) = &resource.schema {
         schema::prune(schema, &mut object);

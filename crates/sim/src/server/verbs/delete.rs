@@ -12,6 +12,7 @@ use crate::{
         Answer,
         admission::Operation,
         object::{Stored, at, finalizers, has, is_deleting, meta_str, remove, set, set_finalizers},
+        registry::Resource,
         selector::Filter,
         status::{Failure, FieldError},
     },
@@ -41,9 +42,8 @@ pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = read_options(call)?;
     let existing = call.existing()?;
     let (object, gone) = delete_object(call, &existing, &options)?;
-    let waits = options.propagation_policy.as_deref() == Some("Foreground")
-        || options.orphan_dependents == Some(false);
-    let code = if !gone && waits { 202 } else { 200 };
+    // Only those who ask in the old way are told that it takes time.
+    let code = if !gone && options.orphan_dependents == Some(false) { 202 } else { 200 };
     if gone && !call.resource.traits.returns_deleted {
         let mut details = call.resource.details(&existing.name);
         details["uid"] = json!(*existing.uid);
@@ -96,25 +96,38 @@ pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> 
 
 fn read_options(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
     let (body, query) = (&call.request.body, &call.request.query);
-    let mut options: DeleteOptions = if body.is_empty() {
-        DeleteOptions::default()
+    // What the query says counts only where there is no body.
+    let options = if body.is_empty() {
+        DeleteOptions {
+            grace_period_seconds: query.grace_period_seconds,
+            propagation_policy: query.propagation_policy.clone(),
+            dry_run: if query.dry_run { vec!["All".to_owned()] } else { Vec::new() },
+            ..DeleteOptions::default()
+        }
     } else {
         serde_json::from_slice(body).map_err(|error| Failure::bad_request(error.to_string()))?
     };
-    options.grace_period_seconds = options.grace_period_seconds.or(query.grace_period_seconds);
-    options.propagation_policy = options.propagation_policy.or_else(|| query.propagation_policy.clone());
-    if query.dry_run {
-        options.dry_run.push("All".to_owned());
+    let errors = options_broken(&options);
+    if errors.is_empty() {
+        Ok(options)
+    } else {
+        Err(Failure::invalid("DeleteOptions", "meta.k8s.io", "", errors))
+    }
+}
+
+fn options_broken(options: &DeleteOptions) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let Some(policy) = options.propagation_policy.as_deref() else { return errors };
+    if options.orphan_dependents.is_some() {
+        let detail = "orphanDependents and deletionPropagation cannot be both set";
+        errors.push(FieldError::invalid("propagationPolicy", &json!(policy), detail));
     }
     let known = ["Foreground", "Background", "Orphan"];
-    match options.propagation_policy.as_deref() {
-        Some(policy) if !known.contains(&policy) => {
-            let known: Vec<String> = known.iter().chain(&["nil"]).map(|it| (*it).to_owned()).collect();
-            let error = FieldError::unsupported("propagationPolicy", &json!(policy), &known);
-            Err(Failure::invalid("DeleteOptions", "meta.k8s.io", "", vec![error]))
-        }
-        _ => Ok(options),
+    if !known.contains(&policy) {
+        let known: Vec<String> = known.iter().chain(&["nil"]).map(|it| (*it).to_owned()).collect();
+        errors.push(FieldError::unsupported("propagationPolicy", &json!(policy), &known));
     }
+    errors
 }
 
 /// Deletes an object or starts its deletion; says how it is then, and whether it is gone.
@@ -142,6 +155,13 @@ pub(in crate::server) fn delete_object(
         mark_deleting(call, &mut object);
     }
     let dry_run = !options.dry_run.is_empty();
+    let lost_last_finalizer = grace.is_none() && !held && finalizers(&before).next().is_some();
+    match options.preconditions.resource_version {
+        // The real server answers with an object that it never filled.
+        _ if lost_last_finalizer && dry_run => return Ok((unfilled(&resource), false)),
+        Some(_) if lost_last_finalizer => return Err(lost_version(call, &before)),
+        _ => {}
+    }
     let waits = held || grace.is_some_and(|it| it > 0);
     if dry_run {
         return Ok((object, !waits));
@@ -169,9 +189,8 @@ fn check_preconditions(call: &Call<'_>, object: &Value, wanted: &Preconditions) 
     let Preconditions { uid, resource_version } = wanted;
     let refuse = |cause: String| {
         let resource = &call.resource;
-        let shown =
-            crate::server::registry::Resource { plural: resource.kind.clone(), ..(**resource).clone() };
-        Err(Failure::conflict(&shown, &call.request.path.name, &cause))
+        let shown = Resource { plural: resource.kind.clone(), ..(**resource).clone() };
+        Err(Failure::conflict(&shown, meta_str(object, "name"), &cause))
     };
     let current = meta_str(object, "uid");
     if let Some(uid) = uid.as_deref().filter(|it| *it != current) {
@@ -188,6 +207,33 @@ fn check_preconditions(call: &Call<'_>, object: &Value, wanted: &Preconditions) 
         ));
     }
     Ok(())
+}
+
+/// An object of a kind with nothing in it but what is never left out.
+fn unfilled(resource: &Resource) -> Value {
+    let mut object = json!({"apiVersion": resource.api_version(), "kind": resource.kind});
+    if !resource.traits.custom {
+        object["metadata"] = json!({});
+    }
+    if resource.qualified() == "leases.coordination.k8s.io" {
+        object["spec"] = json!({});
+    }
+    object
+}
+
+/// A delete whose policy takes the last finalizer off is done in two steps, and the real server compares the version in the second one
+/// with nothing: it refuses, whatever version was asked for.
+fn lost_version(call: &Call<'_>, object: &Value) -> Failure {
+    let Resource { group, plural, traits, .. } = &*call.resource;
+    let group = if traits.custom { format!("{group}/") } else { String::new() };
+    let [namespace, name, version] = ["namespace", "name", "resourceVersion"].map(|it| meta_str(object, it));
+    let place = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+    let cause = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{group}{plural}/{place}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: \
+         {version}"
+    );
+    Failure::conflict(&call.resource, name, &cause)
 }
 
 enum Grace {
@@ -257,7 +303,12 @@ fn set_propagation_finalizers(object: &mut Value, options: &DeleteOptions) {
     if foreground {
         names.push("foregroundDeletion".to_owned());
     }
-    set_finalizers(object, names);
+    // The same ones stay in the order they have.
+    let is_same = names.iter().all(|it| finalizers(object).any(|found| found == it))
+        && finalizers(object).all(|it| names.iter().any(|found| found == it));
+    if !is_same {
+        set_finalizers(object, names);
+    }
 }
 
 fn mark_deleting(call: &Call<'_>, object: &mut Value) {

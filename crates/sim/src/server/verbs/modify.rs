@@ -8,7 +8,9 @@ use crate::server::{
     apply::{self, Conflicts, Managers},
     fields,
     object::{Stored, has, meta_str, set},
-    patch, schema,
+    patch,
+    registry::Resource,
+    schema,
     status::{Failure, FieldError},
 };
 
@@ -96,23 +98,24 @@ fn unsupported(call: &Call<'_>, found: &str) -> Failure {
     Failure::plain(415, "UnsupportedMediaType", message)
 }
 
-/// What is applied must be in the schema: nothing is pruned here.
-fn check_declared(call: &Call<'_>, applied: &Value) -> Result<(), Failure> {
-    let Some(schema) = &call.resource.schema else { return Ok(()) };
-    let undeclared = schema::undeclared(schema, applied);
-    if undeclared.is_empty() {
+/// What is applied must be in the schema, as nothing is pruned here, and name each item of a list once.
+fn check_typed(call: &Call<'_>, applied: &Value) -> Result<(), Failure> {
+    let undeclared = call.resource.schema.iter().flat_map(|it| schema::undeclared(it, applied));
+    let mut texts: Vec<String> = undeclared.map(|it| format!("{it}: field not declared in schema")).collect();
+    texts.extend(apply::repeated(Call::shape(&call.resource), applied));
+    if texts.is_empty() {
         return Ok(());
     }
-    let texts: Vec<String> =
-        undeclared.iter().map(|it| format!("{it}: field not declared in schema")).collect();
+    texts.sort();
     let texts = match texts.as_slice() {
         [one] => one.clone(),
         many => format!("errors:\n  {}", many.join("\n  ")),
     };
     let (namespace, name) = (meta_str(applied, "namespace"), meta_str(applied, "name"));
-    let (version, kind) = (call.resource.api_version(), &call.resource.kind);
-    let message =
-        format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {texts}");
+    let Resource { group, version, kind, .. } = &*call.resource;
+    let message = format!(
+        "failed to create typed patch object ({namespace}/{name}; {group}/{version}, Kind={kind}): {texts}"
+    );
     Err(Failure::plain(500, "", message))
 }
 
@@ -133,7 +136,7 @@ fn server_side_apply(
         set(&mut applied, &["metadata", "name"], call.request.path.name.clone().into());
     }
     update::check_name(call, &applied)?;
-    check_declared(call, &applied)?;
+    check_typed(call, &applied)?;
     call.check_fields(&applied)?;
     let writer = call.writer(apply::Operation::Apply);
     let resource = call.resource.clone();

@@ -69,6 +69,7 @@ pub(in crate::server) fn update_object(
     let name = existing.name.to_string();
     check_identity(call, &old, &object)?;
 
+    rules::drop_repeated_owners(&mut object);
     fill(call, &mut object);
     // Fields are tracked as the client sent them, with defaults: before this door's limits and before any admission.
     let mut tracked = object.clone();
