@@ -20,7 +20,7 @@ const DOUBT: Duration = Duration::from_millis(800);
 const LAST_DOUBT: Duration = Duration::from_secs(4);
 
 /// How long, and how often, a real collector is waited for.
-const PATIENCE: Duration = Duration::from_secs(25);
+const PATIENCE: Duration = Duration::from_secs(180);
 const BETWEEN: Duration = Duration::from_millis(250);
 
 /// How long a collector may take to learn of the custom kind: it asks the server every 30 seconds.
