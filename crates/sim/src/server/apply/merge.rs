@@ -35,13 +35,21 @@ fn merge_lists(shape: Shape<'_>, live: &[Value], applied: &[Value]) -> Vec<Value
     let (live, applied) = (named(live), named(applied));
     let in_live = |name: &str| live.iter().find(|(it, _)| it == name).map(|(_, value)| value);
     let is_applied = |name: &str| applied.iter().any(|(it, _)| it == name);
+    let merged = |(name, value): &(String, Value)| {
+        in_live(name).map_or_else(|| value.clone(), |it| merge(shape.item(), it, value))
+    };
 
     let mut result = Vec::with_capacity(live.len().max(applied.len()));
     let (mut left, mut right) = (0, 0);
     while left < live.len() || right < applied.len() {
         if let (Some((name, _)), Some((wanted, _))) = (live.get(left), applied.get(right)) {
+            if name == wanted {
+                result.push(merged(&applied[right]));
+                (left, right) = (left + 1, right + 1);
+                continue;
+            }
             let next_shared = applied[right..].iter().map(|(it, _)| it).find(|it| in_live(it).is_some());
-            if name != wanted && is_applied(name) && next_shared.is_some_and(|it| it != name) {
+            if is_applied(name) && next_shared.is_some_and(|it| it != name) {
                 left += 1;
                 continue;
             }
@@ -56,9 +64,8 @@ fn merge_lists(shape: Shape<'_>, live: &[Value], applied: &[Value]) -> Vec<Value
                 left += 1;
             }
         }
-        if let Some((name, value)) = applied.get(right) {
-            let merged = in_live(name).map_or_else(|| value.clone(), |it| merge(shape.item(), it, value));
-            result.push(merged);
+        if let Some(item) = applied.get(right) {
+            result.push(merged(item));
             right += 1;
         }
     }

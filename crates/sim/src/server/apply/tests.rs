@@ -155,3 +155,14 @@ fn a_scale_that_changes_nothing_takes_the_count_out_of_its_updaters_entry() {
     assert!(!read.has_owner(&["spec", "replicas"]));
     assert!(read.has_owner(&["spec", "size"]));
 }
+
+#[test]
+fn an_item_that_only_the_live_list_has_comes_right_after_the_shared_one_before_it() {
+    let owners = |uids: &[&str]| {
+        let owners: Vec<Value> = uids.iter().map(|it| json!({"uid": it})).collect();
+        json!({"metadata": {"ownerReferences": owners}})
+    };
+    let live = owners(&["shared", "live"]);
+    let (merged, _) = apply_as("a", &live, &Managers::default(), owners(&["shared", "new"])).unwrap();
+    assert_eq!(merged, owners(&["shared", "live", "new"]));
+}
