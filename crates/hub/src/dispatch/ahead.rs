@@ -67,7 +67,7 @@ where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: Cached,
 {
-    /// Begins and ends downloads, and says whether that is done. What fails is tried again in the next round: a release does not
+    /// Begins and ends downloads, and says whether that is done. What fails is tried again after a while: a release does not
     /// wait for it.
     pub(super) async fn look_ahead(
         &self,

@@ -3,7 +3,7 @@
 //! One mechanism for all kinds: what differs is behind [`Kind`](crate::placement::kinds::Kind). One object is one round:
 //! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
 //! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
-//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
+//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, `ahead` has images downloaded before an update, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
 
 pub mod end;
 pub mod lists;
