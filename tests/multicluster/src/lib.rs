@@ -10,6 +10,7 @@ pub mod cost;
 pub mod duties;
 pub mod fleet;
 pub mod life;
+pub mod limits;
 pub mod processes;
 pub mod programs;
 pub mod proxy;

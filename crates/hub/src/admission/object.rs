@@ -32,6 +32,14 @@ pub fn is_to_judge(object: &Value, old: Option<&Value>) -> bool {
     })
 }
 
+/// An object as a write to its scale subresource makes it.
+pub fn scaled(stored: &Value, scale: &Value) -> Value {
+    let mut object = stored.clone();
+    // The API server takes a number that is left out for 0.
+    object["spec"]["replicas"] = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+    object
+}
+
 /// What an object takes of its namespace's limit: replicas and surge pods.
 pub fn demand(object: &Value) -> u64 {
     match kinds::of(group_of(object), kind_of(object)).division(object) {

@@ -191,6 +191,34 @@ impl Reviewer {
         }
     }
 
+    /// A CloneSet that is scaled through its subresource, by the same rules as if the number were written into it.
+    pub(super) async fn scale(&self, request: &AdmissionRequest) -> Verdict {
+        let (Some(scale), Some(name)) = (&request.object, &request.name) else {
+            return Verdict::bad_request("the request has no object");
+        };
+        let read = async {
+            let stored = call("read what is scaled", self.clonesets(request).get_opt(name)).await?;
+            Ok((stored, self.quota(request).await?))
+        };
+        let (stored, quota) = match read.await {
+            // Nothing is scaled: that is for the API server to say.
+            Ok((None, _)) => return Verdict::allow(),
+            Ok((Some(stored), quota)) => (serde_json::to_value(stored).unwrap_or_default(), quota),
+            Err(error) => return unknown(&error),
+        };
+        let scaled = object::scaled(&stored, scale);
+        if !object::is_to_judge(&scaled, Some(&stored)) {
+            return Verdict::allow();
+        }
+        object::check(&scaled, quota).verdict()
+    }
+
+    fn clonesets(&self, request: &AdmissionRequest) -> Api<DynamicObject> {
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(APPS_GROUP, "v1beta1", "CloneSet"));
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+
     /// What the namespace of an object still allows. Most namespaces have no limit, and then nothing else is read.
     async fn quota(&self, request: &AdmissionRequest) -> Result<Option<Quota>, Error> {
         let name = request.namespace.as_deref().unwrap_or_default();
@@ -202,8 +230,7 @@ impl Reviewer {
         if Quota::of(&limited, 0).is_none() {
             return Ok(None);
         }
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(APPS_GROUP, "v1beta1", "CloneSet"));
-        let others: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), name, &resource);
+        let others = self.clonesets(request);
         let others = call("count what is in a namespace", others.list(&ListParams::default())).await?;
         let used = others.items.iter().filter(|it| it.metadata.name != request.name);
         let used = used.map(|it| object::demand(&serde_json::to_value(it).unwrap_or_default())).sum();

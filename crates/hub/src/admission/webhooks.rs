@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kruise_core::{
     admission::{cloneset, image_pull_job},
-    api::{self, fleet::GROUP},
+    api::{self, APPS_GROUP, fleet::GROUP},
     runtime::{
         access::{self, Right},
         webhook::{
@@ -28,6 +28,7 @@ const VALIDATE_MEMBER: &str = "/validate-fleet-kruise-io-membercluster";
 const MUTATE_REQUEST: &str = "/mutate-fleet-kruise-io-joinrequest";
 const VALIDATE_REQUEST: &str = "/validate-fleet-kruise-io-joinrequest";
 const VALIDATE_NAMESPACE: &str = "/validate-namespace";
+const VALIDATE_SCALE: &str = "/validate-apps-kruise-io-cloneset-scale";
 
 const POLICIES: &[&str] = &["placementpolicies", "clusterplacementpolicies"];
 const WITH_DELETE: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete];
@@ -49,6 +50,18 @@ const OF_FLEET: &[Registration] = &[
     },
     of_the_fleet("mjoinrequest.fleet.kruise.io", Phase::Mutating, MUTATE_REQUEST, &["joinrequests"]),
     of_the_fleet("vjoinrequest.fleet.kruise.io", Phase::Validating, VALIDATE_REQUEST, &["joinrequests"]),
+    // A member has no limit that could be passed by scaling; the fleet has.
+    Registration {
+        operations: &[Operation::Update],
+        group: APPS_GROUP,
+        versions: &["v1alpha1", "v1beta1"],
+        ..of_the_fleet(
+            "vclonesetscale.fleet.kruise.io",
+            Phase::Validating,
+            VALIDATE_SCALE,
+            &["clonesets/scale"],
+        )
+    },
     Registration {
         operations: &[Operation::Delete],
         group: "",
@@ -132,6 +145,7 @@ pub fn server(
     let builder = asking(builder, VALIDATE_POLICY, &reviewer, |by, it| async move { by.policy(&it).await });
     let builder = asking(builder, VALIDATE_MEMBER, &reviewer, |by, it| async move { by.member(&it).await });
     let builder = asking(builder, VALIDATE_REQUEST, &reviewer, |by, it| async move { by.request(&it).await });
+    let builder = asking(builder, VALIDATE_SCALE, &reviewer, |by, it| async move { by.scale(&it).await });
     let builder =
         asking(builder, VALIDATE_NAMESPACE, &reviewer, |by, it| async move { by.namespace(&it).await });
     asking(builder, cloneset::VALIDATE_PATH, &reviewer, |by, it| async move { by.cloneset(&it).await }).bind()

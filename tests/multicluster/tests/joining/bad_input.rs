@@ -93,6 +93,10 @@ fn numbers(namespace: &str) -> Vec<(&'static str, Value, Answer)> {
     ]
 }
 
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|it| format!("nowhere-{it}")).collect()
+}
+
 fn policies(namespace: &str) -> Vec<(&'static str, Value, Answer)> {
     let policy = |parts: Value| policy(namespace, parts);
     let wave = |name: &str, cluster: &str| json!({"name": name, "clusters": {"names": [cluster]}});
@@ -118,6 +122,12 @@ fn policies(namespace: &str) -> Vec<(&'static str, Value, Answer)> {
         ("row 6", step("/spec/replicas"), Denied(&["spec.overrides[0].patches", "belongs to the fleet"])),
         ("row 6", step("/spec/selector"), Denied(&["spec.overrides[0].patches", "belongs to the fleet"])),
         ("row 6", step("/spec/template/spec/priorityClassName"), Accepted),
+        (
+            "row 7",
+            policy(json!({"clusters": {"names": names(5_001)}})),
+            Denied(&["spec.clusters.names", "5000"]),
+        ),
+        ("row 7", policy(json!({"clusters": {"names": names(5_000)}})), Warned("selects no cluster")),
     ]
 }
 
@@ -154,9 +164,28 @@ async fn bad_input_is_answered_as_the_specification_says() -> Result<()> {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    scaled_too_far(&hub, &namespace)?;
     placed_nowhere(&hub, &namespace).await?;
     hub.remove(&["memberclusters", "bad-1", "bad-2"]);
     hub.cluster.forget(&namespace).await
+}
+
+/// Row 7 through the subresource that autoscalers write.
+fn scaled_too_far(hub: &Hub, namespace: &str) -> Result<()> {
+    hub.create(&cloneset(namespace, "scaled", 3, json!({})))?;
+    let what = "clonesets.apps.kruise.io/scaled";
+    let scale = |replicas: &str| {
+        hub.cluster.try_kubectl(&["scale", what, "--namespace", namespace, "--dry-run=server", replicas], "")
+    };
+    let refused = scale("--replicas=1000001")?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("spec.replicas") && said.contains("1000000"),
+        "{said}"
+    );
+    let allowed = scale("--replicas=1000000")?;
+    assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
+    hub.cluster.kubectl(&["delete", what, "--namespace", namespace]).map(drop)
 }
 
 /// Rows 3 and 8: let in, and told in the conditions of the binding; long names are no error.

@@ -33,15 +33,34 @@ pub(crate) struct Hub {
     _turn: Turn,
 }
 
-impl Hub {
-    /// Starts a hub once the hubs of other tests have ended, and waits until it leads.
-    pub(crate) async fn start(flags: &[&str]) -> Result<Self> {
+/// The hub's cluster, while no hub is there.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(crate) cluster: Cluster,
+    turn: Turn,
+}
+
+impl Ground {
+    /// Waits until the hubs of other tests have ended.
+    pub(crate) async fn take() -> Result<Self> {
         let cluster = multicluster::cluster("hub");
         let turn = turn(&cluster).await;
         cluster.install_crds().await?;
         apply(&cluster, "rbac/hub")?;
         // Those of a run that was killed lead to nobody, and are not ours to mend.
         remove_webhooks(&cluster);
+        Ok(Self { cluster, turn })
+    }
+}
+
+impl Hub {
+    /// Starts a hub once the hubs of other tests have ended, and waits until it leads.
+    pub(crate) async fn start(flags: &[&str]) -> Result<Self> {
+        Self::start_on(Ground::take().await?, flags).await
+    }
+
+    /// Starts a hub, and waits until it leads.
+    pub(crate) async fn start_on(Ground { cluster, turn }: Ground, flags: &[&str]) -> Result<Self> {
         apply(&cluster, "webhook/hub")?;
         let kubeconfig = as_account(&cluster, NAMESPACE, "kruise-hub")?;
         let mut process = Command::new(programs::hub().await?)
@@ -105,6 +124,11 @@ impl Hub {
     pub(crate) fn get(&self, arguments: &[&str]) -> Result<Value> {
         let text = self.cluster.kubectl(&[&["get", "-o", "json"], arguments].concat())?;
         Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Has the API server ask it no more.
+    pub(crate) fn open_doors(&self) {
+        remove_webhooks(&self.cluster);
     }
 
     /// Deletes objects, whatever their number.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod bad_input;
+mod crowd;
 mod doors;
 mod kit;
 mod members;

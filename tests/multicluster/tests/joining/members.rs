@@ -187,6 +187,14 @@ impl Member {
         Ok(Some(String::from_utf8(STANDARD.decode(data)?)?))
     }
 
+    /// Serial number and first second of the certificate that it has now.
+    pub(crate) fn certificate(&self) -> Result<(String, i64)> {
+        let kept = self.kept("tls.crt")?.context("a certificate is kept")?;
+        let (_, pem) = x509_parser::pem::parse_x509_pem(kept.as_bytes())?;
+        let certificate = pem.parse_x509()?;
+        Ok((certificate.raw_serial_as_string(), certificate.validity().not_before.timestamp()))
+    }
+
     /// The hub as its agent sees it.
     pub(crate) async fn on_hub(&self, hub: &Hub) -> Result<Client> {
         let mut config = hub.cluster.config().await?;
@@ -250,13 +258,13 @@ impl Hub {
         self.cluster.kubectl(&["patch", "memberclusters", name, "--type=merge", "--patch", &patch]).map(drop)
     }
 
-    /// Places the CloneSet `web` with so many replicas on a member, in a namespace of its own.
-    pub(crate) async fn place(&self, member: &str, replicas: u32) -> Result<String> {
+    /// Places the CloneSet `web` with so many replicas on members, in a namespace of its own.
+    pub(crate) async fn place(&self, members: &[&str], replicas: usize) -> Result<String> {
         let namespace = self.cluster.namespace("joining").await?;
         self.create(&json!({
             "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "PlacementPolicy",
             "metadata": {"name": "all", "namespace": namespace},
-            "spec": {"targets": [{"kind": "CloneSet", "labelSelector": {}}], "clusters": {"names": [member]}},
+            "spec": {"targets": [{"kind": "CloneSet", "labelSelector": {}}], "clusters": {"names": members}},
         }))?;
         self.create(&json!({
             "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "metadata": {"name": "web", "namespace": namespace},
@@ -280,10 +288,11 @@ impl Hub {
             .map(drop)
     }
 
-    /// Releases another image of `web`, pod by pod and slowly enough to watch.
-    pub(crate) fn release(&self, namespace: &str, image: &str) -> Result<()> {
+    /// Releases another image of `web` as far as `partition`, pod by pod and slowly enough to watch.
+    pub(crate) fn release(&self, namespace: &str, image: &str, partition: &Value) -> Result<()> {
         let patch = json!({"spec": {
-            "minReadySeconds": 3, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}},
+            "minReadySeconds": 5,
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1, "partition": partition}},
             "template": {"spec": {"containers": [{"name": "web", "image": image}]}},
         }});
         let (kind, patch) = ("clonesets.v1beta1.apps.kruise.io", patch.to_string());
@@ -292,22 +301,22 @@ impl Hub {
             .map(drop)
     }
 
-    /// Whether every pod of `web` has what was released last, and is available.
-    pub(crate) fn is_released(&self, namespace: &str, replicas: u32) -> Result<bool> {
+    /// Whether so many pods of `web` have what was released last, and all are available.
+    pub(crate) fn is_released(&self, namespace: &str, replicas: usize, updated: usize) -> Result<bool> {
         let web = self.get(&["clonesets.v1beta1.apps.kruise.io", "web", "--namespace", namespace])?;
         let count = |field: &str| web["status"][field].as_u64().unwrap_or(0);
         let is_seen = web["status"]["observedGeneration"] == web["metadata"]["generation"];
-        let wanted = u64::from(replicas);
-        Ok(is_seen && count("updatedReplicas") == wanted && count("availableReplicas") == wanted)
+        let found = (count("replicas"), count("availableReplicas"), count("updatedReplicas"));
+        Ok(is_seen && found == (replicas as u64, replicas as u64, updated as u64))
     }
 
     /// Waits until the fleet has so many available pods of `web`.
-    pub(crate) async fn rests(&self, namespace: &str, replicas: u32) -> Result<()> {
+    pub(crate) async fn rests(&self, namespace: &str, replicas: usize) -> Result<()> {
         let what = format!("{replicas} pods are available");
         let rests = eventually(&what, async || {
             let web = self.get(&["clonesets.v1beta1.apps.kruise.io", "web", "--namespace", namespace])?;
             let found = web["status"]["availableReplicas"].as_u64().unwrap_or(0);
-            ensure!(found == u64::from(replicas), "{found}");
+            ensure!(found == replicas as u64, "{found}");
             Ok(Some(()))
         });
         rests.await.with_context(|| self.log())

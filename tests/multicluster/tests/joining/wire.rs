@@ -1,7 +1,12 @@
 //! Joining over the wire with the real programs: tokens, identities, rotation, revocation, and what an agent can reach.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, ensure};
-use multicluster::eventually;
+use multicluster::{
+    eventually,
+    limits::{Limits, Pods},
+};
 use serde_json::json;
 
 use crate::{
@@ -86,45 +91,119 @@ async fn join_6_neither_another_cluster_nor_another_key_takes_a_members_place() 
     Ok(())
 }
 
-/// JOIN-4: certificates come and go under a link that works.
+/// JOIN-4: certificates come and go under the links over which a release is steered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn join_4_certificates_are_exchanged_while_a_template_is_released() -> Result<()> {
+async fn join_4_certificates_are_exchanged_in_the_middle_of_a_release_that_ends_exact() -> Result<()> {
     let hub = Hub::start(&["--auto-approve=rot-*,env=test"]).await?;
     hub.forget_members()?;
-    let mut member = Member::new(&hub, "m1", "rot-1").await?;
-    member.give(&Token::create(&hub, "rot-1", 1, HOUR)?)?;
-    member.start(&["--hub-renew-after=5s"]).await?;
-    member.ready(&hub).await?;
-    const PODS: u32 = 4;
-    let namespace = hub.place("rot-1", PODS).await?;
-    hub.rests(&namespace, PODS).await?;
-    let mut during = 0;
-    let mut seen = vec![member.kept("tls.crt")?.context("a certificate is kept")?];
-    for release in 2..=4 {
-        hub.release(&namespace, &format!("lab/web:{release}"))?;
-        let other = eventually("another certificate is taken up", async || {
-            Ok(member.kept("tls.crt")?.filter(|it| !seen.contains(it)))
-        });
-        seen.push(other.await.with_context(|| format!("{}\n{}", hub.log(), member.log()))?);
-        during += u32::from(!hub.is_released(&namespace, PODS)?);
-        eventually("the release ends", async || Ok(hub.is_released(&namespace, PODS)?.then_some(())))
-            .await
-            .with_context(|| format!("{}\n{}", hub.log(), member.log()))?;
+    let mut members = Vec::new();
+    for (place, name) in [("m1", "rot-1"), ("m2", "rot-2")] {
+        let mut member = Member::new(&hub, place, name).await?;
+        member.give(&Token::create(&hub, name, 1, HOUR)?)?;
+        member.start(&["--hub-renew-after=5s"]).await?;
+        members.push(member);
     }
-    // A release takes twelve seconds at least, and a certificate five.
-    assert!(during > 0, "no certificate was exchanged while pods were updated");
-    let key = member.kept("tls.key")?.context("a key is kept")?;
-    assert!(seen.len() == 4 && key.contains("PRIVATE"));
+    for member in &members {
+        member.ready(&hub).await?;
+    }
+    let namespace = hub.place(&["rot-1", "rot-2"], PODS).await?;
+    hub.rests(&namespace, PODS).await?;
+    let clients = [members[0].cluster.client().await?, members[1].cluster.client().await?];
+    let pods = Pods { namespace, clusters: ["m1", "m2"].into_iter().zip(clients).collect() };
+
+    let mut story = Story::begin(&members, &pods).await?;
+    for (partition, new) in [(json!(5), 1), (json!("50%"), 3), (json!(0), PODS)] {
+        let limits = Limits { available: PODS - 1, pods: PODS, of_image: Some(("lab/web:2", new)) };
+        let step = limits.hold_during(pods.clone(), async {
+            hub.release(&pods.namespace, "lab/web:2", &partition)?;
+            story.step(&hub, &members, &pods, new).await
+        });
+        step.await.with_context(|| format!("{}\n{}\n{}", hub.log(), members[0].log(), members[1].log()))?;
+    }
+    story.ends_well(&pods).await?;
+
     // One process and one key for all of it, and the hub refused nothing.
-    let agent = member.agent.as_mut().context("it runs")?;
-    assert!(agent.is_ready().await?);
-    let metrics = agent.metrics().await?;
-    let refused: Vec<_> = metrics.lines().filter(|it| it.contains("code=\"401\"")).collect();
-    assert!(refused.is_empty(), "{refused:?}\n{}", member.log());
-    assert!(!member.log().contains("PRIVATE KEY") && !hub.log().contains("PRIVATE KEY"));
-    let status = hub.get(&["memberclusters", "rot-1"])?["status"].clone();
-    ensure!(status["state"] == "Ready", "{status}");
-    hub.close(&namespace)
+    for member in &mut members {
+        assert!(member.kept("tls.key")?.context("a key is kept")?.contains("PRIVATE"));
+        assert!(!member.log().contains("PRIVATE KEY") && !hub.log().contains("PRIVATE KEY"));
+        let agent = member.agent.as_mut().context("it runs")?;
+        assert!(agent.is_ready().await?);
+        let metrics = agent.metrics().await?;
+        let refused: Vec<_> = metrics.lines().filter(|it| it.contains("code=\"401\"")).collect();
+        assert!(refused.is_empty(), "{refused:?}\n{}", member.log());
+        let status = hub.get(&["memberclusters", &member.name])?["status"].clone();
+        ensure!(status["state"] == "Ready", "{status}");
+    }
+    hub.close(&pods.namespace)
+}
+
+const PODS: usize = 6;
+
+/// What is seen of a release, step by step.
+struct Story {
+    /// Certificates of each member, in the order of their appearance: serial number and first second.
+    certificates: Vec<Vec<(String, i64)>>,
+    /// How many of them appeared while pods were being replaced.
+    in_the_middle: usize,
+    /// The pods before the release.
+    first: BTreeSet<String>,
+    /// Every pod that there ever was.
+    ever: BTreeSet<String>,
+}
+
+impl Story {
+    async fn begin(members: &[Member], pods: &Pods) -> Result<Self> {
+        let certificates =
+            members.iter().map(|it| Ok(vec![it.certificate()?])).collect::<Result<Vec<_>>>()?;
+        let first: BTreeSet<_> = pods.list().await?.into_iter().map(|it| it.uid).collect();
+        Ok(Self { certificates, in_the_middle: 0, ever: first.clone(), first })
+    }
+
+    /// Waits until a step has come to rest with so many new pods, and every member has taken up another certificate meanwhile.
+    async fn step(&mut self, hub: &Hub, members: &[Member], pods: &Pods, new: usize) -> Result<()> {
+        let before: Vec<usize> = self.certificates.iter().map(Vec::len).collect();
+        eventually("the step ends, and all certificates were exchanged", async || {
+            self.ever.extend(pods.list().await?.into_iter().map(|it| it.uid));
+            let is_over = hub.is_released(&pods.namespace, PODS, new)?;
+            for (member, known) in members.iter().zip(&mut self.certificates) {
+                let now = member.certificate()?;
+                if known.last() != Some(&now) {
+                    known.push(now);
+                    self.in_the_middle += usize::from(!is_over);
+                }
+            }
+            let all = self.certificates.iter().zip(&before).all(|(known, before)| known.len() > *before);
+            Ok((is_over && all).then_some(()))
+        })
+        .await
+    }
+
+    /// Every pod was replaced once, nothing else happened to any, and certificates did change in the meantime.
+    async fn ends_well(&self, pods: &Pods) -> Result<()> {
+        let after = pods.list().await?;
+        assert_eq!(after.len(), PODS);
+        for pod in &after {
+            assert!(
+                pod.image == "lab/web:2" && pod.restarts == 0 && !self.first.contains(&pod.uid),
+                "{pod:?}"
+            );
+        }
+        assert_eq!(self.ever.len(), 2 * PODS, "every pod was replaced once: {:?}", self.ever);
+        for known in &self.certificates {
+            let serials: BTreeSet<_> = known.iter().map(|it| &it.0).collect();
+            assert!(serials.len() == known.len() && known.is_sorted_by_key(|it| it.1), "{known:?}");
+        }
+        eprintln!(
+            "{} certificates in the middle of the release: {:?}",
+            self.in_the_middle, self.certificates
+        );
+        assert!(
+            self.in_the_middle >= 2,
+            "certificates changed only while pods rested: {:?}",
+            self.certificates
+        );
+        Ok(())
+    }
 }
 
 /// JOIN-5: what runs goes on, nothing is applied or deleted, and all is well again when the cluster is accepted.
@@ -136,7 +215,7 @@ async fn join_5_a_revoked_member_keeps_what_it_has_and_comes_back() -> Result<()
     member.give(&Token::create(&hub, "rev-1", 1, HOUR)?)?;
     member.start(&[]).await?;
     member.ready(&hub).await?;
-    let namespace = hub.place("rev-1", 3).await?;
+    let namespace = hub.place(&["rev-1"], 3).await?;
     hub.rests(&namespace, 3).await?;
 
     hub.accept("rev-1", false)?;

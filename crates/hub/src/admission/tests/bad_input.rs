@@ -195,6 +195,20 @@ fn bad_input_7_more_replicas_than_the_limit_are_denied_with_the_limit() {
 }
 
 #[test]
+fn bad_input_7_and_split_9_a_number_written_through_the_scale_subresource_has_the_same_limits() {
+    let stored = cloneset(3, json!({"maxSurge": "50%"}));
+    let scaled = |replicas: i64| object::scaled(&stored, &json!({"spec": {"replicas": replicas}}));
+    let refused = |replicas: i64, quota| refusal(object::check(&scaled(replicas), quota).verdict());
+    assert_names(refused(1_000_001, None), "spec.replicas: Invalid value", "at most 1000000");
+    assert_eq!(refused(1_000_000, None), None);
+    let quota = object::Quota { limit: 9, used_by_others: 3 };
+    assert_eq!(refused(4, Some(quota)), None);
+    assert_names(refused(5, Some(quota)), "spec.replicas: Forbidden", "8 replicas and surge pods");
+    assert!(!object::is_to_judge(&scaled(3), Some(&stored)), "nothing is scaled");
+    assert_eq!(object::scaled(&stored, &json!({}))["spec"]["replicas"], 0);
+}
+
+#[test]
 fn bad_input_10_a_report_that_cannot_be_true_is_refused_and_the_last_one_kept() {
     let mut row = Row::new(ClusterName::from("eu-1"));
     let share = Share { replicas: 4, updated: 4, body: Revision(7), stable: Revision(7), ..Share::default() };

@@ -1,9 +1,9 @@
 //! What the tests share: the fleet, and a namespace of it for each of them.
 
-mod limits;
-
-pub(crate) use limits::Limits;
-pub(crate) use multicluster::fleet::{Fleet, MEMBERS, read};
+pub(crate) use multicluster::{
+    fleet::{Fleet, MEMBERS, read},
+    limits::{Limits, Seen},
+};
 
 use std::{
     collections::BTreeMap,
@@ -12,9 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt, api::ListParams};
-use multicluster::{eventually, stage::merged};
+use multicluster::{eventually, limits::Pods, stage::merged};
 use serde_json::{Value, json};
 use tokio::{
     runtime::Runtime,
@@ -89,34 +87,6 @@ pub(crate) fn among(
     })
 }
 
-/// A pod that is not on its way out.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seen {
-    pub(crate) cluster: &'static str,
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) image: String,
-    pub(crate) is_ready: bool,
-    pub(crate) restarts: i32,
-}
-
-impl Seen {
-    fn of(cluster: &'static str, pod: &Pod) -> Self {
-        let status = pod.status.as_ref();
-        let conditions = status.iter().flat_map(|it| it.conditions.iter().flatten());
-        let containers = status.iter().flat_map(|it| it.container_statuses.iter().flatten());
-        let image = pod.spec.as_ref().and_then(|it| it.containers.first()?.image.clone());
-        Self {
-            cluster,
-            name: pod.name_any(),
-            uid: pod.uid().unwrap_or_default(),
-            image: image.unwrap_or_default(),
-            is_ready: conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True"),
-            restarts: containers.map(|it| it.restart_count).sum(),
-        }
-    }
-}
-
 /// The CloneSet `web` as OpenKruise's users write it, with `spec` merged into its spec.
 pub(crate) fn web(replicas: u32, image: &str, spec: Value) -> Value {
     let base = json!({
@@ -136,6 +106,13 @@ pub(crate) fn web(replicas: u32, image: &str, spec: Value) -> Value {
 /// `updateStrategy.rollingUpdate` as a spec.
 pub(crate) fn rolling(fields: Value) -> Value {
     json!({"updateStrategy": {"rollingUpdate": fields}})
+}
+
+impl From<&Stage> for Pods {
+    fn from(stage: &Stage) -> Self {
+        let clusters = stage.members.iter().map(|it| (*it, stage.fleet.member(it).client.clone())).collect();
+        Self { namespace: stage.namespace.clone(), clusters }
+    }
 }
 
 impl Stage {
@@ -227,15 +204,7 @@ impl Stage {
 
     /// All pods of the fleet in this namespace that are not on their way out.
     pub(crate) async fn pods(&self) -> Result<Vec<Seen>> {
-        let lists = self.members.iter().copied().map(|name| async move {
-            let api: Api<Pod> = Api::namespaced(self.fleet.member(name).client.clone(), &self.namespace);
-            let mut pods = api.list(&ListParams::default()).await?.items;
-            pods.retain(|it| it.metadata.deletion_timestamp.is_none());
-            anyhow::Ok(pods.iter().map(|it| Seen::of(name, it)).collect::<Vec<_>>())
-        });
-        let mut pods = try_join_all(lists).await?.concat();
-        pods.sort_unstable();
-        Ok(pods)
+        Pods::from(self).list().await
     }
 
     /// Waits until `web` rests: so many pods, all ready, so many of them of `image`, and all of it acknowledged.

@@ -3,22 +3,88 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Result, bail};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use tokio::{sync::oneshot, task::JoinHandle};
-
-use super::{Seen, Stage};
 
 /// How often the fleet is looked at.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// A pod that is not on its way out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seen {
+    /// The cluster it is in.
+    pub cluster: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Which pod of that name it is.
+    pub uid: String,
+    /// The image of its first container.
+    pub image: String,
+    /// Whether it is ready.
+    pub is_ready: bool,
+    /// How often its containers were restarted.
+    pub restarts: i32,
+}
+
+impl Seen {
+    fn of(cluster: &'static str, pod: &Pod) -> Self {
+        let status = pod.status.as_ref();
+        let conditions = status.iter().flat_map(|it| it.conditions.iter().flatten());
+        let containers = status.iter().flat_map(|it| it.container_statuses.iter().flatten());
+        let image = pod.spec.as_ref().and_then(|it| it.containers.first()?.image.clone());
+        Self {
+            cluster,
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            image: image.unwrap_or_default(),
+            is_ready: conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True"),
+            restarts: containers.map(|it| it.restart_count).sum(),
+        }
+    }
+}
+
+/// The pods of one namespace in several clusters.
+#[derive(Clone)]
+pub struct Pods {
+    /// The namespace.
+    pub namespace: String,
+    /// The clusters, and a client for each.
+    pub clusters: Vec<(&'static str, Client)>,
+}
+
+impl Pods {
+    /// All that are not on their way out.
+    pub async fn list(&self) -> Result<Vec<Seen>> {
+        let lists = self.clusters.iter().map(|(name, client)| async move {
+            let api: Api<Pod> = Api::namespaced(client.clone(), &self.namespace);
+            let mut pods = api.list(&ListParams::default()).await?.items;
+            pods.retain(|it| it.metadata.deletion_timestamp.is_none());
+            anyhow::Ok(pods.iter().map(|it| Seen::of(name, it)).collect::<Vec<_>>())
+        });
+        let mut pods = try_join_all(lists).await?.concat();
+        pods.sort_unstable();
+        Ok(pods)
+    }
+}
+
+impl std::fmt::Debug for Pods {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let clusters: Vec<_> = self.clusters.iter().map(|it| it.0).collect();
+        f.debug_struct("Pods").field("namespace", &self.namespace).field("clusters", &clusters).finish()
+    }
+}
+
 /// What must hold while something happens.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Pods that are available at least.
-    pub(crate) available: usize,
+    pub available: usize,
     /// Pods there are at most.
-    pub(crate) pods: usize,
+    pub pods: usize,
     /// Pods of an image there are at most.
-    pub(crate) of_image: Option<(&'static str, usize)>,
+    pub of_image: Option<(&'static str, usize)>,
 }
 
 /// The worst that was seen.
@@ -34,13 +100,14 @@ impl Limits {
     /// Waits for `doing`, and fails as soon as a limit is seen to be broken.
     ///
     /// The looking is a task of its own: what is done meanwhile may keep its own thread busy, as running kubectl does.
-    pub(crate) async fn hold_during<T>(
+    pub async fn hold_during<T>(
         self,
-        stage: &Stage,
+        pods: impl Into<Pods>,
         doing: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        let watched = pods.into();
         let (done, is_done) = oneshot::channel();
-        let mut watching = Watching(tokio::spawn(self.watch(stage.clone(), is_done)));
+        let mut watching = Watching(tokio::spawn(self.watch(watched.clone(), is_done)));
         let result = tokio::select! {
             result = doing => result?,
             broken = &mut watching.0 => bail!("{:?}", broken?.err()),
@@ -51,16 +118,16 @@ impl Limits {
         eprintln!(
             "{}: in {looks} looks at least {available:?} available ({} must be), at most {pods} pods ({} may be), {of_image} of \
              the image counted",
-            stage.namespace, self.available, self.pods
+            watched.namespace, self.available, self.pods
         );
         Ok(result)
     }
 
     /// Looks until something is broken, or all is done.
-    async fn watch(self, stage: Stage, mut is_done: oneshot::Receiver<()>) -> Result<Worst> {
+    async fn watch(self, watched: Pods, mut is_done: oneshot::Receiver<()>) -> Result<Worst> {
         let mut worst = Worst::default();
         loop {
-            self.look(&stage, &mut worst).await?;
+            self.look(&watched, &mut worst).await?;
             if tokio::time::timeout(EVERY, &mut is_done).await.is_ok() {
                 return Ok(worst);
             }
@@ -69,12 +136,12 @@ impl Limits {
 
     /// Looks twice, and believes what both looks say: clusters are read one after the other, so that a single look may show one
     /// before and another after something that happened in between.
-    async fn look(&self, stage: &Stage, worst: &mut Worst) -> Result<()> {
-        let (first, second) = (stage.pods().await?, stage.pods().await?);
+    async fn look(&self, watched: &Pods, worst: &mut Worst) -> Result<()> {
+        let (first, second) = (watched.list().await?, watched.list().await?);
         let sum = |counts: fn(&[Seen], &Self) -> BTreeMap<&'static str, usize>,
                    pick: fn(usize, usize) -> usize| {
             let (a, b) = (counts(&first, self), counts(&second, self));
-            stage.members.iter().map(|it| pick(count(&a, it), count(&b, it))).sum::<usize>()
+            watched.clusters.iter().map(|it| pick(count(&a, it.0), count(&b, it.0))).sum::<usize>()
         };
         let available = sum(|pods, _| by_cluster(pods, |it| it.is_ready), usize::max);
         let pods = sum(|pods, _| by_cluster(pods, |_| true), usize::min);
