@@ -196,7 +196,7 @@ fn ipj_6_a_member_without_the_right_says_what_grants_it_and_downloads_nothing() 
         stage.place(&policy(|_| {}));
         for _ in 0..3 {
             let is_made = |it: &sim::server::request::ApiRequest| {
-                it.method == Method::POST && it.path.plural == "secrets"
+                it.method == Method::POST && it.path.plural == "secrets" && it.path.namespace == "shop"
             };
             stage.world.link(&agent_of("member-2"), "member-2").next(is_made, Fate::Refuse(403));
         }
@@ -355,11 +355,9 @@ fn ipj_6_and_del_3_a_job_that_is_let_go_of_keeps_its_secret_without_our_marks() 
         stage.world.write(HUB, Method::DELETE, JOB, &Value::Null).unwrap();
         stage.until("the hub has forgotten it", |it| it.job().is_null()).await;
         assert_brought(&stage, ONE);
-        assert!(
-            !MEMBERS
-                .iter()
-                .any(|it| copy(&stage, it).unwrap()["metadata"].to_string().contains("fleet.kruise.io"))
-        );
+        assert!(!MEMBERS.iter().any(|it| {
+            copy(&stage, it).unwrap()["metadata"]["annotations"].to_string().contains("fleet.kruise.io")
+        }));
     });
 }
 
