@@ -15,3 +15,4 @@ mod restored;
 mod room;
 mod scale;
 mod twins;
+mod secrets;

@@ -8,6 +8,11 @@ pub(crate) fn raw_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
+/// Bytes by name, as a Secret has them.
+pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "additionalProperties": {"type": "string", "format": "byte"}})
+}
+
 /// A list of objects of any shape whose fields are all kept.
 pub(crate) fn raw_objects(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use super::{
     Link,
+    bring::Brought,
     judge::{self, Known, Step, adopt, drift},
     marks::Marks,
     member::Member,
@@ -32,7 +33,7 @@ use super::{
 };
 
 /// How long until a refused object is tried again.
-const AGAIN: Duration = Duration::from_secs(30);
+pub(super) const AGAIN: Duration = Duration::from_secs(30);
 
 /// What a pass came to.
 #[derive(Debug)]
@@ -92,6 +93,7 @@ impl Link {
                 }
             }
             Step::Release => {
+                self.release_secrets(object).await?;
                 self.member.release(object).await?;
                 self.finish(name, record).await
             }
@@ -122,7 +124,7 @@ impl Link {
         Ok(Outcome { applied: Some(applied), ..outcome })
     }
 
-    fn conflict(&self, record: &Record, conflict: &judge::Conflict) -> Outcome {
+    pub(super) fn conflict(&self, record: &Record, conflict: &judge::Conflict) -> Outcome {
         self.event(record, Severity::Warning, events::CONFLICT, conflict.to_string());
         let outcome = Outcome::stuck(ShareState::Conflict, conflict.reason(), conflict.to_string());
         Outcome { look_again: Some(AGAIN), ..outcome }
@@ -145,9 +147,16 @@ impl Link {
         {
             return Ok(outcome);
         }
+        let is_new = member.is_none();
+        let made = match self.see_to_secrets(name, record, member, &body).await? {
+            Brought::Yes(made) => made,
+            Brought::Not(outcome) => return Ok(*outcome),
+        };
+        // One that was just made for its Secrets has no plan yet, whatever its marks are.
+        let member = made.as_ref().or(member);
         let (mut paths, mut look_again) = (Vec::new(), None);
         let now = match member {
-            Some(found) if marks == Some(wanted) => {
+            Some(found) if !is_new && marks == Some(wanted) => {
                 paths = drift::differences(&drift::comparable(&body), found, &record.plan.drift);
                 let (is_due, again) = self.react(name, record, &paths).await?;
                 look_again = again;
@@ -228,7 +237,7 @@ impl Link {
     }
 
     /// Writes the member object. A refusal by the API server is an answer, not an error.
-    async fn write(
+    pub(super) async fn write(
         &self,
         name: &str,
         record: &Record,
@@ -392,11 +401,11 @@ impl Link {
 }
 
 /// Whether the API server says that this very object cannot be, so that trying at once cannot help.
-fn is_refusal(error: &Error) -> bool {
+pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(error.code(), Some(400 | 403 | 404 | 422))
 }
 
-fn refused(error: &Error) -> Outcome {
+pub(super) fn refused(error: &Error) -> Outcome {
     let outcome = Outcome::stuck(ShareState::Failed, "Refused", error.told());
     Outcome { look_again: Some(AGAIN), ..outcome }
 }

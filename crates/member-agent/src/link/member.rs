@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kruise_core::{
     api::{
         APPS_GROUP, APPS_V1BETA1,
@@ -116,7 +119,8 @@ impl Member {
 
     /// What can be done here beyond the first version of the protocol.
     pub fn features(&self) -> BTreeSet<String> {
-        self.nodes.iter().map(|_| keys::features::CAPACITY.to_owned()).collect()
+        let counts = self.nodes.iter().map(|_| keys::features::CAPACITY);
+        counts.chain([keys::features::PULL_SECRETS]).map(str::to_owned).collect()
     }
 
     /// The version of the API server; nothing if it does not say.
@@ -226,6 +230,33 @@ impl Member {
             Err(error) if error.code() == Some(404) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// A Secret beside the member object; nothing if it is not there.
+    pub async fn secret(&self, object: &FederatedObject, name: &str) -> Result<Option<Secret>, Error> {
+        call("read a pull secret", self.secrets(object).get_opt(name)).await
+    }
+
+    /// Makes a Secret beside the member object.
+    pub async fn make_secret(&self, object: &FederatedObject, body: Value) -> Result<(), Error> {
+        let secret = serde_json::from_value(body).map_err(kube::Error::SerdeError);
+        let (api, params) = (self.secrets(object), PostParams::default());
+        call("make a pull secret", async { api.create(&params, &secret?).await }).await.map(drop)
+    }
+
+    /// Changes a Secret beside the member object.
+    pub async fn change_secret(
+        &self,
+        object: &FederatedObject,
+        name: &str,
+        patch: &Value,
+    ) -> Result<(), Error> {
+        let (api, params) = (self.secrets(object), PatchParams::default());
+        call("change a pull secret", api.patch(name, &params, &Patch::Merge(patch))).await.map(drop)
+    }
+
+    fn secrets(&self, object: &FederatedObject) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), object.namespace.as_deref().unwrap_or_default())
     }
 
     /// Lays an answer over the cache, so that nobody acts on what was there before.

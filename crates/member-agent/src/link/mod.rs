@@ -1,7 +1,7 @@
 //! The link to a hub: plans in, reports out. The hub is only ever asked; no port is opened here.
 //!
 //! Decisions are values, made by pure functions: [`judge`] which plan counts and what it asks for, [`render`] what the member
-//! object looks like, [`seed`] which revision has to be known before, [`room`] how many more pods this cluster has room for,
+//! object looks like, [`seed`] which revision has to be known before, [`secrets`] what becomes of a job's pull secrets, [`room`] how many more pods this cluster has room for,
 //! [`report`] what the hub is told and when. Around them:
 //! [`store`] is what outlives a restart, [`hub`] and [`member`] are the two API servers, [`lease`] is the heartbeat,
 //! [`cluster`] is what this cluster says about itself, and `reconcile` and `carry` are the pass over one Assignment.
@@ -17,10 +17,12 @@ pub mod member;
 pub mod render;
 pub mod report;
 pub mod room;
+pub mod secrets;
 pub mod seed;
 pub mod standing;
 pub mod store;
 
+mod bring;
 mod carry;
 mod reconcile;
 

@@ -19,6 +19,7 @@ use super::{
     Link,
     carry::Outcome,
     judge::{self, drift},
+    marks::Pair,
     report::{
         self, Facts, Sender, Verdict,
         coalesce::{Due, Sent, due},
@@ -39,6 +40,8 @@ pub(super) struct Memory {
     /// Since when there is a plan about which nothing was sent.
     pub(super) begun: Option<Instant>,
     pub(super) drift: drift::History,
+    /// The plan and the job for which Secrets were last seen to, and when.
+    pub(super) secrets: Option<(Pair, String, Instant)>,
     /// The newest report that the hub has shown, and of which Assignment.
     shown: Option<(String, (u64, u64))>,
 }

@@ -1,6 +1,11 @@
 //! Assignment: one object's share for one cluster, and what the cluster says about it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use std::{collections::BTreeMap, fmt};
+
+use k8s_openapi::{
+    ByteString,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
 use kube::{CustomResource, core::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,6 +97,38 @@ pub struct AssignmentSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub pods_asked: Vec<String>,
+    /// Secrets for the registry that a job names. They are here and not in the body, because every cluster may read bodies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub pull_secrets: Vec<PullSecret>,
+}
+
+/// A Secret for the registry, on its way to one cluster.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PullSecret {
+    /// Its name on the hub, by which the body names it. The member has it under another one.
+    pub name: String,
+    /// Its type: `kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// What it says.
+    #[schemars(schema_with = "schema::bytes")]
+    pub data: BTreeMap<String, ByteString>,
+}
+
+impl PullSecret {
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.data.iter().map(|(key, value)| key.len() + value.0.len()).sum()
+    }
+}
+
+impl fmt::Debug for PullSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What it says is never printed (SEC-3).
+        let Self { name, type_, data: _ } = self;
+        f.debug_struct("PullSecret").field("name", name).field("type", type_).finish_non_exhaustive()
+    }
 }
 
 /// What a cluster should do with an object.
@@ -272,4 +309,28 @@ pub enum ShareState {
     Orphaned,
     /// The object's pods were stopped because the hub was away.
     Fenced,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_3_what_a_pull_secret_says_is_not_printed() {
+        let secret = PullSecret {
+            name: "registry".into(),
+            type_: "kubernetes.io/dockercfg".into(),
+            data: BTreeMap::from([(".dockercfg".to_owned(), ByteString(b"hunter2".to_vec()))]),
+        };
+        let plan = AssignmentSpec { pull_secrets: vec![secret.clone()], ..AssignmentSpec::default() };
+        let printed = format!("{plan:?} {plan:#?} {:?}", Assignment::new("a", plan.clone()));
+        // Neither as it is, nor as numbers, nor as it travels.
+        for hidden in ["hunter2", "104, 117", "104,", "aHVudGVy"] {
+            assert!(!printed.contains(hidden), "{printed}");
+        }
+        assert!(printed.contains("registry"));
+        assert_eq!(secret.size(), 17);
+        let read: AssignmentSpec = serde_json::from_value(serde_json::json!(plan)).unwrap();
+        assert_eq!(read, plan);
+    }
 }

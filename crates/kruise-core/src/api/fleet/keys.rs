@@ -59,6 +59,8 @@ pub const AGENT_FIELD_MANAGER: &str = "fleet-agent";
 pub mod features {
     /// Answer how many pods there is room for.
     pub const CAPACITY: &str = "Capacity";
+    /// Bring pull secrets that travel inside an Assignment to where a job finds them.
+    pub const PULL_SECRETS: &str = "PullSecrets";
 }
 
 /// Condition types of FleetBindings.
@@ -113,6 +115,8 @@ pub mod reasons {
     pub const NO_CLUSTER: &str = "NoCluster";
     /// Clusters have not said yet how much room they have.
     pub const ASKING_FOR_ROOM: &str = "AskingForRoom";
+    /// Secrets for the registry that a job names cannot be brought to clusters.
+    pub const PULL_SECRETS: &str = "PullSecretsNotBrought";
     /// The cluster lacks the kind, version or feature.
     pub const API_NOT_SUPPORTED: &str = "APINotSupported";
     /// The cluster is the hub's own.
@@ -173,6 +177,8 @@ pub mod events {
     pub const PARTITION_SHORT: &str = "PartitionShort";
     /// Some replicas have no cluster.
     pub const UNPLACED: &str = "Unplaced";
+    /// Secrets for the registry that a job names cannot be brought to clusters.
+    pub const PULL_SECRETS: &str = "PullSecretsNotBrought";
     /// A cluster does not report any more.
     pub const CLUSTER_OFFLINE: &str = "ClusterOffline";
     /// A cluster was given up.

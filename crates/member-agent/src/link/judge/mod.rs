@@ -129,6 +129,12 @@ pub enum Conflict {
     /// Its pods are chosen by other labels.
     #[error("the object is there already and selects other pods")]
     OtherSelector,
+    /// A Secret that the job needs is somebody else's.
+    #[error("the Secret {name} is there already and does not belong to the fleet; rename or delete it")]
+    Secret {
+        /// Its name.
+        name: String,
+    },
     /// Taking it over would restart pods, and nothing paces that.
     #[error("the object is there already and taking it over would restart its pods")]
     WouldRestart,
@@ -142,6 +148,7 @@ impl Conflict {
             Self::Exists => "Exists",
             Self::Differs { .. } => "Differs",
             Self::OtherSelector => "OtherSelector",
+            Self::Secret { .. } => "SecretExists",
             Self::WouldRestart => "WouldRestart",
         }
     }

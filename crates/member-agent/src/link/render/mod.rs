@@ -20,7 +20,7 @@ use kruise_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{is_ours, marks::Marks};
+use super::{is_ours, marks::Marks, secrets};
 
 /// Why there is no member object for a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +123,7 @@ pub fn member(base: &Value, share: Share<'_>) -> Result<Value, Fault> {
         (Some(Slice::CloneSet(slice)), "CloneSet", Some(spec)) => cloneset::write(spec, slice, pods),
         (Some(Slice::ImagePullJob(slice)), "ImagePullJob" | "ImageListPullJob", Some(spec)) => {
             pull_job::write(spec, slice);
+            secrets::rename(spec, &plan.object.name, &plan.pull_secrets);
         }
         // Kinds without a spec must not get one.
         (Some(Slice::Whole(_)), _, _) => object = base.clone(),
