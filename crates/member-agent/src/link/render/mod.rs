@@ -21,6 +21,7 @@ use kruise_core::{
 use serde_json::{Map, Value, json};
 
 use super::{is_ours, marks::Marks};
+pub(super) use overrides::NUMBERS;
 
 /// Why there is no member object for a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
