@@ -122,9 +122,7 @@ pub fn member(base: &Value, share: Share<'_>) -> Result<Value, Fault> {
     let spec = object.as_object_mut().map(|it| it.entry("spec").or_insert_with(|| json!({})));
     match (&plan.slice, kind, spec.and_then(Value::as_object_mut)) {
         (Some(Slice::CloneSet(slice)), "CloneSet", Some(spec)) => cloneset::write(spec, slice, pods),
-        (Some(Slice::ImagePullJob(slice)), "ImagePullJob" | "ImageListPullJob", Some(spec)) => {
-            pull_job::write(spec, slice);
-        }
+        (Some(Slice::ImagePullJob(slice)), "ImagePullJob", Some(spec)) => pull_job::write(spec, slice),
         // Kinds without a spec must not get one.
         (Some(Slice::Whole(_)), _, _) => object = base.clone(),
         _ => return Err(Fault::OtherKind { kind: kind.to_owned() }),
