@@ -89,8 +89,11 @@ where
                     self.shared.events.record(about(&*seen.object), *severity, reason, message);
                 }
                 status::Told::Once => {
+        let rarely = standing.notes.iter().find(|it| it.told == status::Told::Rarely);
+        let told_later = self.tell_rarely(key, seen, rarely);
                     if self.tell_once(key, seen, *severity, reason, message)
                         && *reason == events::REPORT_REFUSED
+                status::Told::Rarely => {}
                     {
                         self.shared.measures.refused();
                     }
@@ -103,7 +106,7 @@ where
             return Ok(Next::Change);
         }
         let unsettled = (!is_settled).then_some(LOOK_AGAIN);
-        Ok([rest, unsettled, look_again, try_again]
+        Ok([rest, unsettled, look_again, try_again, told_later]
             .into_iter()
             .flatten()
             .min()

@@ -52,7 +52,7 @@ use tracing::debug;
 use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
 use lists::Lists;
 use raw::Raw;
-use status::figures::Figures;
+use status::{Note, figures::Figures};
 use term::Term;
 
 /// How many objects are planned at once.
@@ -65,6 +65,9 @@ const ROUND_REST: Duration = Duration::from_millis(50);
 const STATUS_REST: Duration = Duration::from_secs(1);
 
 /// A stored object that may not be readable.
+/// How often people are told of what happens again and again (DR-1).
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
 pub type Guarded<K> = DeserializeGuard<K>;
 
 /// What dispatchers of all kinds share.
@@ -139,6 +142,8 @@ struct Memory {
     status: Option<Instant>,
     /// What was told last.
     told: Vec<String>,
+    /// What is told once a minute at most.
+    rarely: Rarely,
     /// The name of the body that is known to be stored.
     body: Option<String>,
     /// What clusters are asked, and since when; nothing before it was first looked at.
@@ -156,6 +161,35 @@ struct Question {
     /// When it was first seen; nothing if that was long ago.
     since: Option<Instant>,
 }
+/// What is told of something that happens again and again.
+#[derive(Debug, Clone, Default)]
+struct Rarely {
+    /// What was told last, and when.
+    told: Option<(Instant, String)>,
+    /// What waits to be told.
+    waiting: Option<Note>,
+}
+
+impl Rarely {
+    /// What to tell now, or how long what there is has to wait. The newest word stands for those before it.
+    fn take(&mut self, new: Option<&Note>, now: Instant) -> (Option<Note>, Option<Duration>) {
+        let is_told = |it: &&Note| self.told.as_ref().is_some_and(|told| told.1 == it.message);
+        if let Some(new) = new.filter(|it| !is_told(it)) {
+            self.waiting = Some(new.clone());
+        }
+        let since = self.told.as_ref().map_or(TELL_EVERY, |it| now.saturating_duration_since(it.0));
+        let rest = TELL_EVERY.saturating_sub(since);
+        if !rest.is_zero() {
+            return (None, self.waiting.as_ref().map(|_| rest));
+        }
+        let due = self.waiting.take();
+        if let Some(note) = &due {
+            self.told = Some((now, note.message.clone()));
+        }
+        (due, None)
+    }
+}
+
 
 /// Why a round has failed.
 #[derive(Debug, thiserror::Error)]
@@ -376,6 +410,16 @@ where
 }
 
 impl<K> std::fmt::Debug for Dispatcher<K> {
+    /// Tells people of what happens again and again, at most once a minute. Says how long that has to wait, if it has to.
+    fn tell_rarely(&self, key: &Key, seen: &observe::Seen<K>, new: Option<&Note>) -> Option<Duration> {
+        let now = self.shared.clock.instant();
+        let (due, later) = self.memory().entry(key.clone()).or_default().rarely.take(new, now);
+        if let Some(Note { severity, reason, message, .. }) = due {
+            self.shared.events.record(about(&*seen.object), severity, reason, message);
+        }
+        later
+    }
+
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dispatcher").finish_non_exhaustive()
     }
@@ -384,5 +428,32 @@ impl<K> std::fmt::Debug for Dispatcher<K> {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dr_1_what_happens_again_and_again_is_told_once_a_minute_and_nothing_is_lost() {
+        let start = Clock::system().instant();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let note = |message: &str| Note {
+            told: status::Told::Rarely,
+            severity: Severity::Normal,
+            reason: keys::events::DRIFT_CORRECTED,
+            message: message.to_owned(),
+        };
+        let mut rarely = Rarely::default();
+        let (one, two, three) = (note("1"), note("2"), note("3"));
+        assert_eq!(rarely.take(None, at(0)), (None, None));
+        assert_eq!(rarely.take(Some(&one), at(0)), (Some(one.clone()), None));
+        // Found again before it is stored.
+        assert_eq!(rarely.take(Some(&one), at(1)), (None, None));
+        assert_eq!(rarely.take(Some(&two), at(10)), (None, Some(Duration::from_secs(50))));
+        assert_eq!(rarely.take(Some(&three), at(20)), (None, Some(Duration::from_secs(40))));
+        assert_eq!(rarely.take(None, at(60)), (Some(three), None));
+        assert_eq!(rarely.take(None, at(120)), (None, None));
     }
 }
