@@ -3,7 +3,7 @@
 //! One mechanism for all kinds: what differs is behind [`Kind`](crate::placement::kinds::Kind). One object is one round:
 //! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
 //! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
-//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, `ahead` has images downloaded before an update, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
+//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, `ahead` has images downloaded before an update, `sweep` removes bodies that nobody names any more, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
 
 pub mod end;
 pub mod lists;
@@ -11,6 +11,7 @@ pub mod plan;
 pub mod pods;
 pub mod raw;
 pub mod status;
+pub(crate) mod sweep;
 pub mod term;
 
 mod ahead;
@@ -46,7 +47,7 @@ use kruise_core::{
     },
 };
 use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
-use tokio::time::Instant;
+use tokio::{sync::RwLock, time::Instant};
 use tracing::debug;
 
 use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
@@ -64,10 +65,10 @@ const ROUND_REST: Duration = Duration::from_millis(50);
 /// How long the status of an object rests after it was written (ST-7).
 const STATUS_REST: Duration = Duration::from_secs(1);
 
-/// A stored object that may not be readable.
 /// How often people are told of what happens again and again (DR-1).
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
+/// A stored object that may not be readable.
 pub type Guarded<K> = DeserializeGuard<K>;
 
 /// What dispatchers of all kinds share.
@@ -91,6 +92,8 @@ pub struct Shared {
     pub heard: Arc<Mutex<HashSet<String>>>,
     /// From which names of bodies are made.
     pub key: RevisionKey,
+    /// How many bodies were removed so far. Whoever stores one and is about to name it holds this for reading.
+    pub bodies: Arc<RwLock<u64>>,
     /// The number of this leadership.
     pub term: Arc<Term>,
     /// Tells people.
@@ -117,6 +120,8 @@ pub fn needs() -> Vec<Right> {
         access::cluster("apiextensions.k8s.io", "customresourcedefinitions", &["get"])
             .named(["clonesets.apps.kruise.io", "imagepulljobs.apps.kruise.io"]),
         access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["create", "get"]),
+        // Those that nobody names any more.
+        access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["list", "delete"]),
         access::cluster(APPS_GROUP, "clonesets", KEPT),
         access::cluster(APPS_GROUP, "clonesets/status", &["patch"]),
         access::cluster(APPS_GROUP, "imagepulljobs", KEPT),
@@ -144,8 +149,8 @@ struct Memory {
     told: Vec<String>,
     /// What is told once a minute at most.
     rarely: Rarely,
-    /// The name of the body that is known to be stored.
-    body: Option<String>,
+    /// The name of the body that is known to be stored, as long as no more bodies were removed than these.
+    body: Option<(String, u64)>,
     /// What clusters are asked, and since when; nothing before it was first looked at.
     asked: Option<BTreeMap<String, Question>>,
     /// When downloads ahead of an update could not be begun or ended.
@@ -154,13 +159,6 @@ struct Memory {
     sent: BTreeMap<String, (u64, Instant)>,
 }
 
-/// A question that is stored for a cluster.
-#[derive(Debug, Clone)]
-struct Question {
-    id: String,
-    /// When it was first seen; nothing if that was long ago.
-    since: Option<Instant>,
-}
 /// What is told of something that happens again and again.
 #[derive(Debug, Clone, Default)]
 struct Rarely {
@@ -190,6 +188,13 @@ impl Rarely {
     }
 }
 
+/// A question that is stored for a cluster.
+#[derive(Debug, Clone)]
+struct Question {
+    id: String,
+    /// When it was first seen; nothing if that was long ago.
+    since: Option<Instant>,
+}
 
 /// Why a round has failed.
 #[derive(Debug, thiserror::Error)]
@@ -403,13 +408,6 @@ where
         true
     }
 
-    fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
-        // Nothing panics under this lock.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K> std::fmt::Debug for Dispatcher<K> {
     /// Tells people of what happens again and again, at most once a minute. Says how long that has to wait, if it has to.
     fn tell_rarely(&self, key: &Key, seen: &observe::Seen<K>, new: Option<&Note>) -> Option<Duration> {
         let now = self.shared.clock.instant();
@@ -420,6 +418,13 @@ impl<K> std::fmt::Debug for Dispatcher<K> {
         later
     }
 
+    fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
+        // Nothing panics under this lock.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> std::fmt::Debug for Dispatcher<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dispatcher").finish_non_exhaustive()
     }
