@@ -113,7 +113,8 @@ fn st_4_an_object_at_rest_is_available_and_has_progressed() {
 fn st_5_the_end_of_the_wait_is_known_beforehand() {
     let mut world = World::new(9);
     world.settle();
-    tell(&mut world, world.plan().standing.binding);
+    let rests = world.plan();
+    tell(&mut world, rests.standing.binding);
     let counts = &mut status(&mut world, "a").counts;
     (counts.available, counts.updated_available, counts.unavailable) = (0, 0, counts.replicas);
     let short = world.plan();
