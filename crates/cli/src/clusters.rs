@@ -1,12 +1,14 @@
 //! The clusters of the fleet: how they stand, and taking them out of use.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use ::hub::names;
+use ::hub::{members::access::LEASE, names};
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use kruise_core::api::fleet::{
     Slice,
     assignment::{Assignment, Intent},
+    keys,
     member_cluster::MemberCluster,
 };
 use kube::{Api, ResourceExt, api::ListParams};
@@ -56,23 +58,51 @@ pub async fn list(hub: &Hub) -> Result<Answer, Error> {
     let members: Api<MemberCluster> = hub.all();
     let mut found = connection::list(&members, &ListParams::default()).await?;
     found.sort_by_key(ResourceExt::name_any);
+    let leases: Api<Lease> = hub.all();
+    let heard = match connection::list(&leases, &ListParams::default().labels(keys::CLUSTER)).await {
+        Ok(leases) => heard(&leases),
+        // Who may see clusters need not be somebody who may see Leases.
+        Err(Error::Call(error)) if error.code() == Some(403) => BTreeMap::new(),
+        Err(error) => return Err(error),
+    };
     let text = if found.is_empty() {
         "there are no clusters; `kubectl fleet join NAME --print` lets one in".to_owned()
     } else {
-        shown(&found, hub.clock.now())
+        shown(&found, &heard, hub.clock.now())
     };
-    Ok(Answer::done(text, json!({ "items": found })))
+    let of = |it: &MemberCluster| {
+        let heard = heard.get(&names::cluster_namespace(&it.name_any()))?;
+        Some((it.name_any(), heard.to_string()))
+    };
+    let heard: BTreeMap<String, String> = found.iter().filter_map(of).collect();
+    Ok(Answer::done(text, json!({ "items": found, "heard": heard })))
+}
+
+/// When each cluster's agent last renewed its Lease, by the namespace of the cluster: a cluster that reports has no age in its
+/// status, because it would be written every few seconds. The hub's API server notes the time of the write; only where it does
+/// not, the agent's own clock is believed.
+fn heard(leases: &[Lease]) -> BTreeMap<String, Timestamp> {
+    let renewed = |it: &Lease| {
+        let noted =
+            it.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref()).map(|it| it.0);
+        let said = it.spec.as_ref().and_then(|it| it.renew_time.as_ref()).map(|it| it.0);
+        said?;
+        noted.max().or(said)
+    };
+    let named = leases.iter().filter(|it| it.name_any() == LEASE);
+    named.filter_map(|it| Some((it.namespace()?, renewed(it)?))).collect()
 }
 
 /// The columns of a MemberCluster (section 20).
-fn shown(members: &[MemberCluster], now: Timestamp) -> String {
+fn shown(members: &[MemberCluster], heard: &BTreeMap<String, Timestamp>, now: Timestamp) -> String {
     let header = ["NAME", "STATE", "AGE-OF-REPORT", "VERSION", "REGION", "OBJECTS", "READY-PODS", "EPOCH"];
     let row = |it: &MemberCluster| {
         let status = it.status.clone().unwrap_or_default();
+        let heard = heard.get(&names::cluster_namespace(&it.name_any())).copied();
         vec![
             it.name_any(),
             status.state.map_or_else(|| "Pending".to_owned(), |it| format!("{it:?}")),
-            age(status.last_report_time.map(|it| it.0), now),
+            age(heard.or(status.last_report_time.map(|it| it.0)), now),
             or_dash(&status.versions.kubernetes),
             or_dash(it.spec.region.as_deref().unwrap_or_default()),
             status.objects.to_string(),
@@ -120,14 +150,19 @@ pub async fn drain(hub: &Hub, cluster: &str, timeout: Duration) -> Result<Answer
 fn is_empty(share: &Assignment) -> bool {
     let status = share.status.clone().unwrap_or_default();
     let is_nothing = share.spec.intent != Intent::Apply
-        || matches!(&share.spec.slice, Some(Slice::CloneSet(slice)) if slice.replicas == 0);
+        || match &share.spec.slice {
+            Some(Slice::CloneSet(slice)) => slice.replicas == 0,
+            // A job has no pods that could be moved: it is in nobody's way once nothing is downloaded for it.
+            Some(Slice::ImagePullJob(_)) => status.counts.active.unwrap_or_default() == 0,
+            Some(Slice::Whole(_)) | None => false,
+        };
     is_nothing && status.applied_seq >= share.spec.seq && status.counts.replicas == 0
 }
 
 #[cfg(test)]
 mod tests {
     use kruise_core::api::fleet::{
-        CloneSetSlice,
+        CloneSetSlice, Counts, PullSlice,
         assignment::{AssignmentSpec, AssignmentStatus},
         member_cluster::{ClusterState, MemberClusterSpec, MemberClusterStatus},
     };
@@ -140,11 +175,25 @@ mod tests {
             MemberCluster::new("eu-1", MemberClusterSpec { region: Some("eu".into()), ..Default::default() });
         first.status =
             Some(MemberClusterStatus { state: Some(ClusterState::Ready), objects: 3, ..Default::default() });
-        let text = shown(&[first, MemberCluster::new("us-1", Default::default())], Timestamp::UNIX_EPOCH);
+        let lease = |namespace: &str, said: &str, noted: &str| -> Lease {
+            let managed = json!([{"manager": "agent", "operation": "Update", "time": noted}]);
+            let metadata = json!({"name": "agent", "namespace": namespace, "managedFields": managed});
+            let lease = json!({"metadata": metadata, "spec": {"renewTime": said}});
+            serde_json::from_value(lease).unwrap()
+        };
+        // The second one's clock is wrong by an hour.
+        let heard = heard(&[
+            lease("fleet-eu-1", "1970-01-01T00:00:58.000000Z", "1970-01-01T00:00:58Z"),
+            lease("fleet-eu-2", "1970-01-01T01:00:00.000000Z", "1970-01-01T00:00:55Z"),
+        ]);
+        let now = Timestamp::from_second(60).unwrap();
+        let others = ["eu-2", "us-1"].map(|it| MemberCluster::new(it, Default::default()));
+        let text = shown(&[&[first][..], &others].concat(), &heard, now);
         assert_eq!(
             text,
             "NAME   STATE     AGE-OF-REPORT   VERSION   REGION   OBJECTS   READY-PODS   EPOCH\n\
-             eu-1   Ready     -               -         eu       3         0            0\n\
+             eu-1   Ready     2s              -         eu       3         0            0\n\
+             eu-2   Pending   5s              -         -        0         0            0\n\
              us-1   Pending   -               -         -        0         0            0"
         );
     }
@@ -156,11 +205,25 @@ mod tests {
             spec: AssignmentSpec { seq: 5, slice: slice(replicas), ..Default::default() },
             status: Some(AssignmentStatus {
                 applied_seq: applied,
-                counts: kruise_core::api::fleet::Counts { replicas: pods, ..Default::default() },
+                counts: Counts { replicas: pods, ..Default::default() },
                 ..Default::default()
             }),
             ..Default::default()
         };
+        let job = |active, applied| Assignment {
+            spec: AssignmentSpec {
+                seq: 5,
+                slice: Some(Slice::ImagePullJob(PullSlice::default())),
+                ..Default::default()
+            },
+            status: Some(AssignmentStatus {
+                applied_seq: applied,
+                counts: Counts { active: Some(active), succeeded: Some(2), ..Default::default() },
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        assert!(is_empty(&job(0, 5)) && !is_empty(&job(1, 5)) && !is_empty(&job(0, 4)));
         assert!(is_empty(&share(0, 5, 0)));
         assert!(!is_empty(&share(0, 4, 0)) && !is_empty(&share(0, 5, 1)) && !is_empty(&share(1, 5, 1)));
     }

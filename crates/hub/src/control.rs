@@ -30,6 +30,7 @@ use crate::{
         self, Shared,
         lists::{self, Lists},
         raw::Raw,
+        sweep,
         term::{self, Term},
     },
     measures::Measures,
@@ -116,6 +117,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
         roster: roster.clone(),
         heard: Arc::default(),
         key,
+        bodies: Arc::default(),
         term: Arc::new(Term::new(client.clone(), &namespace)),
         events: events.of("fleet-hub"),
         measures: measures.clone(),
@@ -130,6 +132,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
     make_jobs(&mut running, &shared, &stop);
     follow::<CloneSet>(&mut running, &shared, ("fleet-cloneset", "clonesets"), &stop);
     follow::<ImagePullJob>(&mut running, &shared, ("fleet-imagepulljob", "imagepulljobs"), &stop);
+    running.spawn(sweep::run(shared.clone(), stop.clone()));
     let settings = controller::Settings {
         name: "fleet-joining",
         workers: answer::WORKERS,

@@ -62,16 +62,22 @@ where
         }
         // None of these says anything to a cluster, so their order does not matter; all are stored before the first that does. What
         // is under way is not given up because another one fails: its answer is worth knowing.
+        // Until the ledger names the body nobody removes it.
+        let removed = match &body {
+            Some(_) => Some(self.shared.bodies.read().await),
+            None => None,
+        };
         let claiming =
             async { if writes.is_empty() || seen.is_ours { Ok(()) } else { self.claim(seen).await } };
         let publishing = async {
             match body {
-                Some(body) => self.publish(key, body).await,
+                Some(body) => self.publish(key, body, removed.as_deref().copied().unwrap_or_default()).await,
                 None => Ok(()),
             }
         };
         let (claimed, binding, published) =
             tokio::join!(claiming, self.save(key, seen, save, &writes), publishing);
+        drop(removed);
         let binding = binding?;
         self.weigh(key, binding.as_ref());
         claimed.and(published)?;
@@ -83,8 +89,11 @@ where
         for cluster in removals {
             self.remove(seen, &cluster).await?;
         }
+        let rarely = standing.notes.iter().find(|it| it.told == status::Told::Rarely);
+        let told_later = self.tell_rarely(key, seen, rarely);
         for status::Note { told, severity, reason, message } in &standing.notes {
             match told {
+                status::Told::Rarely => {}
                 status::Told::EveryTime => {
                     self.shared.events.record(about(&*seen.object), *severity, reason, message);
                 }
@@ -103,7 +112,7 @@ where
             return Ok(Next::Change);
         }
         let unsettled = (!is_settled).then_some(LOOK_AGAIN);
-        Ok([rest, unsettled, look_again, try_again]
+        Ok([rest, unsettled, look_again, try_again, told_later]
             .into_iter()
             .flatten()
             .min()
@@ -197,8 +206,9 @@ where
     }
 
     /// Stores a body once for all clusters.
-    async fn publish(&self, key: &Key, body: Body) -> Result<(), Error> {
-        if self.memory().get(key).is_some_and(|it| it.body.as_ref() == Some(&body.name)) {
+    async fn publish(&self, key: &Key, body: Body, removed: u64) -> Result<(), Error> {
+        let known = Some((body.name.clone(), removed));
+        if self.memory().get(key).is_some_and(|it| it.body == known) {
             return Ok(());
         }
         let api: Api<FleetRevision> = Api::namespaced(self.shared.client.clone(), keys::CONTENT_NAMESPACE);
@@ -208,7 +218,7 @@ where
             Err(error) if error.code() == Some(409) => {}
             other => drop(other?),
         }
-        self.memory().entry(key.clone()).or_default().body = Some(body.name);
+        self.memory().entry(key.clone()).or_default().body = known;
         Ok(())
     }
 

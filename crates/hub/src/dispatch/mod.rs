@@ -4,7 +4,8 @@
 //! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
 //! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
 //! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, [`secrets`] reads the Secrets that jobs
-//! name, `ahead` has images downloaded before an update, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
+//! name, `ahead` has images downloaded before an update, `sweep` removes bodies that nobody names any more, [`raw`] is an object as
+//! it was written, and [`term`] numbers leaderships.
 
 pub mod end;
 pub mod lists;
@@ -13,6 +14,7 @@ pub mod pods;
 pub mod raw;
 pub mod secrets;
 pub mod status;
+pub(crate) mod sweep;
 pub mod term;
 
 mod ahead;
@@ -48,13 +50,13 @@ use kruise_core::{
     },
 };
 use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
-use tokio::time::Instant;
+use tokio::{sync::RwLock, time::Instant};
 use tracing::debug;
 
 use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
 use lists::Lists;
 use raw::Raw;
-use status::figures::Figures;
+use status::{Note, figures::Figures};
 use term::Term;
 
 /// How many objects are planned at once.
@@ -65,6 +67,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const ROUND_REST: Duration = Duration::from_millis(50);
 /// How long the status of an object rests after it was written (ST-7).
 const STATUS_REST: Duration = Duration::from_secs(1);
+
+/// How often people are told of what happens again and again (DR-1).
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// A stored object that may not be readable.
 pub type Guarded<K> = DeserializeGuard<K>;
@@ -90,6 +95,8 @@ pub struct Shared {
     pub heard: Arc<Mutex<HashSet<String>>>,
     /// From which names of bodies are made.
     pub key: RevisionKey,
+    /// How many bodies were removed so far. Whoever stores one and is about to name it holds this for reading.
+    pub bodies: Arc<RwLock<u64>>,
     /// The number of this leadership.
     pub term: Arc<Term>,
     /// Tells people.
@@ -116,6 +123,8 @@ pub fn needs() -> Vec<Right> {
         access::cluster("apiextensions.k8s.io", "customresourcedefinitions", &["get"])
             .named(["clonesets.apps.kruise.io", "imagepulljobs.apps.kruise.io"]),
         access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["create", "get"]),
+        // Those that nobody names any more.
+        access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["list", "delete"]),
         access::cluster(APPS_GROUP, "clonesets", KEPT),
         access::cluster(APPS_GROUP, "clonesets/status", &["patch"]),
         access::cluster(APPS_GROUP, "imagepulljobs", KEPT),
@@ -141,8 +150,10 @@ struct Memory {
     status: Option<Instant>,
     /// What was told last.
     told: Vec<String>,
-    /// The name of the body that is known to be stored.
-    body: Option<String>,
+    /// What is told once a minute at most.
+    rarely: Rarely,
+    /// The name of the body that is known to be stored, as long as no more bodies were removed than these.
+    body: Option<(String, u64)>,
     /// What clusters are asked, and since when; nothing before it was first looked at.
     asked: Option<BTreeMap<String, Question>>,
     /// When downloads ahead of an update could not be begun or ended.
@@ -151,6 +162,35 @@ struct Memory {
     secrets: Option<secrets::Kept>,
     /// Shares that were written and not acknowledged yet, by cluster: their number, and when.
     sent: BTreeMap<String, (u64, Instant)>,
+}
+
+/// What is told of something that happens again and again.
+#[derive(Debug, Clone, Default)]
+struct Rarely {
+    /// What was told last, and when.
+    told: Option<(Instant, String)>,
+    /// What waits to be told.
+    waiting: Option<Note>,
+}
+
+impl Rarely {
+    /// What to tell now, or how long what there is has to wait. The newest word stands for those before it.
+    fn take(&mut self, new: Option<&Note>, now: Instant) -> (Option<Note>, Option<Duration>) {
+        let is_told = |it: &&Note| self.told.as_ref().is_some_and(|told| told.1 == it.message);
+        if let Some(new) = new.filter(|it| !is_told(it)) {
+            self.waiting = Some(new.clone());
+        }
+        let since = self.told.as_ref().map_or(TELL_EVERY, |it| now.saturating_duration_since(it.0));
+        let rest = TELL_EVERY.saturating_sub(since);
+        if !rest.is_zero() {
+            return (None, self.waiting.as_ref().map(|_| rest));
+        }
+        let due = self.waiting.take();
+        if let Some(note) = &due {
+            self.told = Some((now, note.message.clone()));
+        }
+        (due, None)
+    }
 }
 
 /// A question that is stored for a cluster.
@@ -375,6 +415,16 @@ where
         true
     }
 
+    /// Tells people of what happens again and again, at most once a minute. Says how long that has to wait, if it has to.
+    fn tell_rarely(&self, key: &Key, seen: &observe::Seen<K>, new: Option<&Note>) -> Option<Duration> {
+        let now = self.shared.clock.instant();
+        let (due, later) = self.memory().entry(key.clone()).or_default().rarely.take(new, now);
+        if let Some(Note { severity, reason, message, .. }) = due {
+            self.shared.events.record(about(&*seen.object), severity, reason, message);
+        }
+        later
+    }
+
     fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
         // Nothing panics under this lock.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -390,5 +440,32 @@ impl<K> std::fmt::Debug for Dispatcher<K> {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dr_1_what_happens_again_and_again_is_told_once_a_minute_and_nothing_is_lost() {
+        let start = Clock::system().instant();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let note = |message: &str| Note {
+            told: status::Told::Rarely,
+            severity: Severity::Normal,
+            reason: keys::events::DRIFT_CORRECTED,
+            message: message.to_owned(),
+        };
+        let mut rarely = Rarely::default();
+        let (one, two, three) = (note("1"), note("2"), note("3"));
+        assert_eq!(rarely.take(None, at(0)), (None, None));
+        assert_eq!(rarely.take(Some(&one), at(0)), (Some(one.clone()), None));
+        // Found again before it is stored.
+        assert_eq!(rarely.take(Some(&one), at(1)), (None, None));
+        assert_eq!(rarely.take(Some(&two), at(10)), (None, Some(Duration::from_secs(50))));
+        assert_eq!(rarely.take(Some(&three), at(20)), (None, Some(Duration::from_secs(40))));
+        assert_eq!(rarely.take(None, at(60)), (Some(three), None));
+        assert_eq!(rarely.take(None, at(120)), (None, None));
     }
 }

@@ -2,18 +2,25 @@
 
 mod conditions;
 pub mod figures;
+mod happened;
+mod health;
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kruise_core::{
-    api::fleet::{
-        Counts,
-        assignment::ShareState,
-        binding::{ClusterRow, FleetBindingStatus},
-        keys::{conditions as types, events},
-        member_cluster::ClusterState,
+    api::{
+        cloneset::progress,
+        fleet::{
+            Counts,
+            assignment::{Corrected, ShareState},
+            binding::{ClusterRow, FleetBindingStatus},
+            keys::{conditions as types, events},
+            member_cluster::ClusterState,
+        },
     },
-    runtime::events::Severity,
+    runtime::{clock::whole_seconds, events::Severity},
 };
 use scheduling::{
     ledger::{Revision, Row},
@@ -59,6 +66,8 @@ pub enum Told {
     EveryTime,
     /// It is so, and may be found again in every round.
     Once,
+    /// It happens again and again: once a minute is enough (DR-1).
+    Rarely,
 }
 
 /// Something to tell people about an object.
@@ -85,6 +94,8 @@ pub struct Standing {
     pub notes: Vec<Note>,
     /// Why it is not planned, if it is not.
     pub trouble: Option<Trouble>,
+    /// When it will stand otherwise though nothing else changes: a deadline passes.
+    pub look_again: Option<Duration>,
     /// The same in numbers; nothing if it is not planned.
     pub figures: Option<figures::Figures>,
 }
@@ -119,6 +130,10 @@ struct Heard {
     body: Option<Revision>,
     applied_seq: u64,
     reported_at: Option<Time>,
+    /// Whether the object was there before.
+    adopted: bool,
+    /// What was put right there, where that is known.
+    corrected: Option<Corrected>,
 }
 
 impl Account<'_> {
@@ -147,6 +162,8 @@ impl Account<'_> {
                 body: row.report.map(|it| it.body),
                 applied_seq: if is_ahead { status.applied_seq } else { told.applied_seq },
                 reported_at: told.reported_at,
+                adopted: told.adopted,
+                corrected: None,
             };
         }
         Heard {
@@ -155,6 +172,8 @@ impl Account<'_> {
             body: status.target.as_ref().map(|it| ledger::revision(&it.hash)),
             applied_seq: status.applied_seq,
             reported_at: status.reported_at.clone(),
+            adopted: status.adopted,
+            corrected: status.corrected.clone(),
         }
     }
 
@@ -196,7 +215,8 @@ pub(super) fn standing(account: &Account<'_>, kind: &dyn Kind) -> Standing {
     let totals = totals(account);
     let fitted = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
     let known = observed.binding.and_then(|it| it.status.as_ref());
-    let held = conditions::of(account, &totals);
+    let health = account.pulls.is_none().then(|| health(account, &totals, known));
+    let held = conditions::of(account, &totals, health.as_ref());
     let binding = FleetBindingStatus {
         observed_generation: totals
             .observed_generation
@@ -209,13 +229,53 @@ pub(super) fn standing(account: &Account<'_>, kind: &dyn Kind) -> Standing {
         unknown_replicas: fitted(totals.unknown),
         wave: String::new(),
         budget: budget(account),
+        short_since: health.and_then(|it| it.short_since).map(whole_seconds),
+        stalled_since: health.and_then(|it| it.stalled_since).map(whole_seconds),
         summary: conditions::summary(&held).to_owned(),
         clusters: rows(account),
         conditions: conditions::written(held, known.map_or(&[], |it| &it.conditions), observed),
     };
     let notes = notes(account, known.map_or(&[], |it| &it.conditions), &binding.conditions);
     let figures = Some(figures::of(account, &totals));
-    Standing { object: kind.status(observed.object, &totals), binding, notes, trouble: None, figures }
+    let look_again = health.and_then(|it| it.look_again);
+    let object = kind.status(observed.object, &totals);
+    Standing { object, binding, notes, trouble: None, look_again, figures }
+}
+
+/// Whether enough pods serve and a release moves on, by what is stored of the round before (ST-5).
+fn health(account: &Account<'_>, totals: &Totals, known: Option<&FleetBindingStatus>) -> health::Health {
+    let (planned, spec) = (account.planned, &account.prepared.spec);
+    let is_stuck = |it: &Cluster| {
+        let status = it.assignment.as_ref().and_then(|it| it.status.as_ref());
+        status.is_some_and(|it| matches!(it.state, Some(ShareState::Conflict | ShareState::Failed)))
+    };
+    let is_due = |row: &Row, it: &Cluster| !row.acknowledged && !is_silent(it.shown) && !is_stuck(it);
+    let condition = |kind| known.and_then(|it| it.conditions.iter().find(|it| it.type_ == kind));
+    let generation = condition(types::PROGRESSING).and_then(|it| it.observed_generation);
+    let least = planned.population.saturating_sub(u64::from(spec.unavailable));
+    // Whether they serve is judged over the fleet: U of them may be down.
+    let has = |updated: u64| totals.updated >= updated && totals.available >= least;
+    let rests = match () {
+        () if !planned.ledger.is_releasing() && has(planned.population) => Some(progress::AVAILABLE),
+        () if spec.paused => Some(progress::PAUSED),
+        () if totals.expected_updated < planned.population && has(totals.expected_updated) => {
+            Some(progress::PARTITION_AVAILABLE)
+        }
+        () => None,
+    };
+    health::judge(&health::Case {
+        available: totals.available,
+        least,
+        in_flight: !planned.writes.is_empty() || account.given().any(|(row, it)| is_due(row, it)),
+        was_available: condition(types::AVAILABLE).map(|it| it.status == "True"),
+        short_since: known.and_then(|it| it.short_since.as_ref()).map(|it| it.0),
+        rests,
+        has_moved: generation != Some(account.observed.generation())
+            || known.is_none_or(|it| u64::from(it.updated) != totals.updated),
+        stalled_since: known.and_then(|it| it.stalled_since.as_ref()).map(|it| it.0),
+        deadline: Duration::from_secs(account.prepared.rules.progress_deadline.into()),
+        now: account.observed.now,
+    })
 }
 
 /// How an object stands that is not planned: as it stood, and why that is so.
@@ -228,7 +288,7 @@ pub(super) fn troubled(trouble: Trouble, observed: &Observed<'_>) -> Standing {
         ..known
     };
     let (object, notes) = (Value::Null, Vec::new());
-    Standing { binding, object, notes, trouble: Some(trouble), figures: None }
+    Standing { binding, object, notes, trouble: Some(trouble), look_again: None, figures: None }
 }
 
 fn totals(account: &Account<'_>) -> Totals {
@@ -282,7 +342,8 @@ fn unavailable(rows: &[Row]) -> u64 {
 /// A row for each cluster that was given something, and for each that is left out though the policy selects it.
 fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
     let given = account.given().map(|(row, cluster)| {
-        let Heard { counts, applied_seq, reported_at, .. } = account.heard(row, cluster);
+        let Heard { counts, applied_seq, reported_at, adopted, corrected, .. } = account.heard(row, cluster);
+        let known = account.observed.last_told(&cluster.facts.name).map_or(0, |it| it.corrected);
         ClusterRow {
             cluster: cluster.facts.name.clone(),
             state: Some(cluster.shown),
@@ -292,6 +353,8 @@ fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
             seq: row.share.seq,
             applied_seq,
             reported_at,
+            adopted,
+            corrected: corrected.map_or(known, |it| it.count),
             reason: reason(account, &cluster.facts.name),
         }
     });
@@ -365,7 +428,10 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
             account.before.population == account.planned.population && placed >= account.planned.population;
         let reason = if is_move { events::RESCHEDULED } else { events::SCHEDULED };
         let shown = |it: &&Row| format!("{} {} -> {}", it.cluster, was(it), it.share.replicas);
-        let message = changed.iter().map(shown).collect::<Vec<_>>().join(", ");
+        let mut message = changed.iter().map(shown).collect::<Vec<_>>().join(", ");
+        if is_move {
+            message.push_str(&format!(": {}", happened::why_moved(account)));
+        }
         notes.push(Note { told: Told::EveryTime, severity: Severity::Normal, reason, message });
     }
     let was_given =
@@ -416,11 +482,13 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
         it.status == "True" && known.is_none_or(|known| known.status != "True")
     };
     for condition in after.iter().filter(is_news) {
-        if let Some(reason) = conditions::event(&condition.type_) {
+        if let Some(reason) = conditions::event(condition) {
             let message = condition.message.clone();
             notes.push(Note { told: Told::Once, severity: Severity::Warning, reason, message });
         }
     }
+    notes.extend(happened::adopted(account));
+    notes.extend(happened::corrected(account));
     notes
 }
 

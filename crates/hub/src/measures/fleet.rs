@@ -20,7 +20,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::dispatch::status::figures::{Budget, Figures, MovedBecause, Replicas};
+use crate::dispatch::status::figures::{Budget, Figures, MovedBecause, Replicas, Undone};
 
 /// Sums over all objects. Clones count into the same ones.
 #[derive(Debug, Clone)]
@@ -115,7 +115,7 @@ impl Fleet {
         );
         prefix.register(
             "drift",
-            "Shares in which somebody else was seen to have changed something",
+            "Changes by somebody else to what was applied: undone, or found and left",
             self.drift.clone(),
         );
         prefix.register(
@@ -139,6 +139,11 @@ impl Fleet {
         let mut parts = self.parts();
         let part = parts.entry(object.to_owned()).or_default();
         self.drift.inc_by(figures.drifted.difference(&part.figures.drifted).count() as u64);
+        for (cluster, Undone { count, told }) in &figures.corrected {
+            // What this process has not counted yet; after a start, what was not stored before it.
+            let known = part.figures.corrected.get(cluster).map_or(*told, |it| it.count);
+            self.drift.inc_by(if *count >= known { *count - known } else { *count });
+        }
         self.replace(&part.figures, figures);
         part.figures = figures.clone();
     }

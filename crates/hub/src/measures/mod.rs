@@ -42,6 +42,7 @@ pub struct Measures {
     ages: Family<Named, Gauge<f64, AtomicU64>>,
     joins: Family<Outcome, Counter>,
     credentials: Family<Named, Gauge>,
+    self_suspect: Gauge,
     /// Clusters that are shown.
     shown: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -94,6 +95,7 @@ impl Measures {
         let (plan_writes, plan_noops, states) = (Counter::default(), Counter::default(), Family::default());
         let reports_refused = Counter::default();
         let (joins, credentials, ages) = (Family::default(), Family::default(), Family::default());
+        let self_suspect = Gauge::default();
         let fleet = Fleet::new();
         let webhooks = webhook::Measures::default();
         let metrics = Metrics::new(|it| {
@@ -119,6 +121,11 @@ impl Measures {
                 "How long the credential of a cluster's agent is still good; less than nothing once it is not",
                 credentials.clone(),
             );
+            prefix.register(
+                "self_suspect",
+                "1 while so many clusters vanished at once that the hub doubts what it sees",
+                self_suspect.clone(),
+            );
             fleet.register(prefix);
         });
         let shown = Arc::default();
@@ -134,6 +141,7 @@ impl Measures {
             ages,
             joins,
             credentials,
+            self_suspect,
             shown,
         }
     }
@@ -164,6 +172,11 @@ impl Measures {
             JoinDecision::Denied => "denied",
         };
         self.joins.get_or_create(&Outcome { result }).inc();
+    }
+
+    /// Notes whether the hub doubts what it sees (STATE-3).
+    pub fn self_suspect(&self, is_suspect: bool) {
+        self.self_suspect.set(i64::from(is_suspect));
     }
 
     /// Notes how all clusters stand. Those that have left are not shown any more.
@@ -207,7 +220,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::dispatch::status::figures::{Budget, Figures, MovedBecause, Replicas, Used};
+    use crate::dispatch::status::figures::{Budget, Figures, MovedBecause, Replicas, Undone, Used};
 
     #[test]
     fn what_the_hub_does_is_counted() {
@@ -216,6 +229,7 @@ mod tests {
         measures.dispatched();
         measures.refused();
         measures.joined(JoinDecision::Denied);
+        measures.self_suspect(true);
         let seen = |cluster: &str, credential: i64| ClusterSight {
             cluster: cluster.to_owned(),
             state: ClusterState::Ready,
@@ -231,6 +245,7 @@ mod tests {
             "kruise_fleet_plan_writes_total 1",
             "kruise_fleet_report_refused_total 1",
             "kruise_fleet_join_total{result=\"denied\"} 1",
+            "kruise_fleet_self_suspect 1",
             "kruise_fleet_credential_expiry_seconds{cluster=\"eu-1\"} 59",
             "kruise_fleet_report_age_seconds{cluster=\"eu-1\"} 2.5",
             "kruise_fleet_cluster_state{cluster=\"eu-1\",state=\"Ready\"} 1",
@@ -251,6 +266,7 @@ mod tests {
             moved: [(MovedBecause::Drain, 3)].into(),
             violations: 0,
             drifted: ["eu-1".to_owned()].into(),
+            corrected: [("eu-1".to_owned(), Undone { count: used + 5, told: 4 })].into(),
             acknowledged: BTreeMap::new(),
         };
         let fleet = &measures.fleet;
@@ -275,8 +291,9 @@ mod tests {
             "kruise_fleet_partition_error 1",
             "kruise_fleet_ledger_bytes 500",
             "kruise_fleet_moves_total{why=\"drain\"} 9",
-            // Still the same drift in the second round of the first object.
-            "kruise_fleet_drift_total 2",
+            // Still the same drift in the second round of the first object. Undone were 2 and 1 there, and 1 in the other: four
+            // were counted before this process started.
+            "kruise_fleet_drift_total 6",
             "kruise_fleet_dispatch_latency_seconds_count 1",
         ]);
         fleet.forget("CloneSet shop/web");

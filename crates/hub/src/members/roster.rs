@@ -46,7 +46,7 @@ use tracing::{info, warn};
 
 use super::{
     Moment,
-    guard::{Finding, Guard, Override},
+    guard::{Finding, Guard},
     heartbeat::{Contact, Heartbeat, Transition},
 };
 use crate::{
@@ -55,7 +55,7 @@ use crate::{
     placement::select::ClusterFacts,
 };
 use conditions::conditions;
-use look::{News, begun, flags, observe};
+use look::{News, begun, flags, observe, order};
 pub use word::Word;
 
 /// How often Leases are looked at.
@@ -208,6 +208,7 @@ impl Roster {
             let finding = self.look(&recorder);
             self.write(&api, &finding).await;
             measures.clusters(&self.sights());
+            measures.self_suspect(finding.is_suspect);
             if stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_none() {
                 return;
             }
@@ -226,7 +227,7 @@ impl Roster {
             let recent = contacts.iter().filter(|(_, it)| !matches!(it, Contact::Pending));
             Guard::restored(recent.map(|(name, _)| name.clone()), now)
         });
-        let finding = guard.observe(&contacts, Override::None, now);
+        let finding = guard.observe(&contacts, order(&members), now);
         state.is_suspect = finding.is_suspect;
         drop(state);
         self.0.forget_standings();

@@ -7,6 +7,7 @@ mod crash;
 mod deletion;
 mod kit;
 mod offline;
+mod others;
 mod pulls;
 mod random;
 mod release;

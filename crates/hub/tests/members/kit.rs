@@ -1,6 +1,9 @@
 //! A hub, clusters that ask, a signer that signs what is approved, and what can be seen of all that.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Method;
@@ -41,6 +44,8 @@ pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) hub: Process,
     issuer: Issuer<'static, KeyPair>,
+    /// What the hub that runs now has counted.
+    counted: Arc<Mutex<Measures>>,
 }
 
 /// A cluster that wants to join.
@@ -84,9 +89,15 @@ pub(crate) fn play<F: Future<Output = ()>>(rules: &[&str], test: impl FnOnce(Sta
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             world.write(HUB, Method::POST, "/api/v1/namespaces", &body).unwrap();
         }
-        let hub = world.process("hub", move |process| hub(process, rules.clone()));
+        let counted = Arc::new(Mutex::new(Measures::new()));
+        let shown = counted.clone();
+        let hub = world.process("hub", move |process| {
+            let measures = Measures::new();
+            *shown.lock().unwrap() = measures.clone();
+            hub(process, rules.clone(), measures)
+        });
         let issuer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
-        let stage = Stage { world, hub, issuer };
+        let stage = Stage { world, hub, issuer, counted };
         let key = "/api/v1/namespaces/fleet-system/secrets/fleet-hub-key";
         stage.until("the hub works", |it| it.read(key).is_some()).await;
         test(stage).await;
@@ -94,8 +105,8 @@ pub(crate) fn play<F: Future<Output = ()>>(rules: &[&str], test: impl FnOnce(Sta
 }
 
 /// One life of the hub, without an election: it is alone.
-async fn hub(process: ProcessContext, rules: Vec<AutoApprove>) {
-    let (clock, measures) = (Clock::following(process.world().now()), Measures::new());
+async fn hub(process: ProcessContext, rules: Vec<AutoApprove>, measures: Measures) {
+    let clock = Clock::following(process.world().now());
     let options = Options {
         user_agent: "hub".into(),
         metrics: measures.metrics.clone(),
@@ -121,6 +132,15 @@ async fn hub(process: ProcessContext, rules: Vec<AutoApprove>) {
 impl Stage {
     pub(crate) fn read(&self, path: &str) -> Option<Value> {
         self.world.write(HUB, Method::GET, path, &Value::Null).ok()
+    }
+
+    /// The value of a metric of the hub that runs now.
+    pub(crate) fn measure(&self, name: &str) -> Option<f64> {
+        let text = self.counted.lock().unwrap().metrics.text();
+        let line = text
+            .lines()
+            .find_map(|it| it.strip_prefix("kruise_fleet_")?.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|it| it.parse().ok())
     }
 
     fn create(&self, path: &str, object: &Value) {

@@ -8,4 +8,5 @@ mod identity;
 mod kit;
 mod policies;
 mod rights;
+mod silence;
 mod tokens;

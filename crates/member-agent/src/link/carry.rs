@@ -45,6 +45,18 @@ pub(super) struct Outcome {
     pub(super) look_again: Option<Duration>,
 }
 
+/// What is done about changes by others, and what is to be said of them.
+#[derive(Debug, Default)]
+struct Drift {
+    /// Whether to apply again.
+    is_due: bool,
+    look_again: Option<Duration>,
+    /// Paths that the hub is told of: those that are left, and those that somebody fights for.
+    paths: Vec<String>,
+    /// Who has claimed them.
+    by: Vec<String>,
+}
+
 /// The bodies of a plan with overrides, and what the member records for them.
 struct Bases {
     target: Value,
@@ -154,13 +166,12 @@ impl Link {
         };
         // One that was just made for its Secrets has no plan yet, whatever its marks are.
         let member = made.as_ref().or(member);
-        let (mut paths, mut look_again) = (Vec::new(), None);
+        let mut seen = Drift::default();
         let now = match member {
             Some(found) if !is_new && marks == Some(wanted) => {
-                paths = drift::differences(&drift::comparable(&body), found, &record.plan.drift);
-                let (is_due, again) = self.react(name, record, &paths).await?;
-                look_again = again;
-                if is_due { self.write(name, record, member, body).await? } else { Ok(found.clone()) }
+                let paths = drift::differences(&drift::comparable(&body), found, &record.plan.drift);
+                seen = self.react(name, record, paths).await?;
+                if seen.is_due { self.write(name, record, member, body).await? } else { Ok(found.clone()) }
             }
             _ => self.write(name, record, member, body).await?,
         };
@@ -169,10 +180,9 @@ impl Link {
             Err(error) => return Ok(refused(&error)),
         };
         let mut outcome = self.account(record, &bases, &now);
-        if record.plan.drift.mode == DriftMode::Report || look_again.is_some() {
-            outcome.facts.drift = paths;
-        }
-        Ok(Outcome { look_again: look_again.or(outcome.look_again), ..outcome })
+        (outcome.facts.drift, outcome.facts.drifted_by) = (seen.paths, seen.by);
+        let look_again = [seen.look_again, outcome.look_again].into_iter().flatten().min();
+        Ok(Outcome { look_again, ..outcome })
     }
 
     /// What the member object should be; or why that cannot be told. The stable revision is known to the member after this.
@@ -225,6 +235,9 @@ impl Link {
         before: &Value,
         body: &Value,
     ) -> Result<Option<Outcome>, Error> {
+        // As the API server tells it, which is how it tells what would become of it.
+        let stored = self.member.read(&record.plan.object).await?;
+        let before = stored.as_ref().unwrap_or(before);
         let after = match self.member.try_out(&record.plan.object, body).await {
             Err(error) if is_refusal(&error) => return Ok(Some(refused(&error))),
             other => other?,
@@ -306,33 +319,67 @@ impl Link {
         }
     }
 
-    /// What to do about drift: whether to apply again, and when to look again if not.
-    async fn react(
-        &self,
-        name: &str,
-        record: &Record,
-        paths: &[String],
-    ) -> Result<(bool, Option<Duration>), Error> {
+    /// What to do about drift, and what to say of it.
+    async fn react(&self, name: &str, record: &Record, paths: Vec<String>) -> Result<Drift, Error> {
         let mode = record.plan.drift.mode;
         let now = self.clock.instant();
-        let reaction = self.memory().entry(name.to_owned()).or_default().drift.react(paths, mode, now);
-        match reaction {
-            drift::Reaction::Leave => Ok((false, None)),
+        let reaction = self.memory().entry(name.to_owned()).or_default().drift.react(&paths, mode, now);
+        let is_told = mode == DriftMode::Report && !paths.is_empty();
+        let by = match &reaction {
+            drift::Reaction::Leave if !is_told => Vec::new(),
+            // Now and then is enough; in a fight it is the same one again.
+            drift::Reaction::Correct { tell: false } => Vec::new(),
+            _ => self.managers(name, record, &paths).await?,
+        };
+        let whom = if by.is_empty() { "somebody".to_owned() } else { by.join(", ") };
+        let is_scaled = paths.iter().any(|it| it == drift::REPLICAS);
+        let (is_due, look_again) = match reaction {
+            drift::Reaction::Leave => (false, None),
             drift::Reaction::Correct { tell } => {
                 if tell {
-                    let message = format!("put right: {}", paths.join(", "));
-                    self.event(record, Severity::Normal, events::DRIFT_CORRECTED, message);
+                    let message = format!("put right: {} (changed by {whom})", paths.join(", "));
+                    let (severity, reason) = match is_scaled {
+                        true => (Severity::Warning, events::SCALE_CONFLICT),
+                        false => (Severity::Normal, events::DRIFT_CORRECTED),
+                    };
+                    self.event(record, severity, reason, message);
                 }
-                Ok((true, None))
+                (true, None)
             }
-            drift::Reaction::Fight { path, again_in } => {
-                let object = self.member.read(&record.plan.object).await?.unwrap_or_default();
-                let others = drift::other_managers(&object, &path, keys::AGENT_FIELD_MANAGER);
-                let message = format!("{path} is changed again and again by {}", others.join(", "));
+            drift::Reaction::Fight { path, correct, again_in } => {
+                let message = format!("{path} is changed again and again by {whom}");
                 self.event(record, Severity::Warning, events::DRIFT_FIGHT, message);
-                Ok((false, Some(again_in)))
+                (correct, (!correct).then_some(again_in))
             }
+        };
+        if mode != DriftMode::Correct {
+            let paths = if is_told { paths } else { Vec::new() };
+            return Ok(Drift { is_due, look_again, paths, by });
         }
+        let mut memory = self.memory();
+        let history = &memory.entry(name.to_owned()).or_default().drift;
+        // As long as a fight lasts it is told, also while things are as they should be.
+        let (paths, until) = history.fight(now);
+        let by = if paths.is_empty() { Vec::new() } else { history.last_named() };
+        Ok(Drift { is_due, look_again: [look_again, until].into_iter().flatten().min(), paths, by })
+    }
+
+    /// The field managers that have claimed one of the paths, looked up when these are not the paths that differed last.
+    async fn managers(&self, name: &str, record: &Record, paths: &[String]) -> Result<Vec<String>, Error> {
+        let known = self.memory().get(name).and_then(|it| it.drift.named(paths));
+        if let Some(known) = known.filter(|it| !it.is_empty()) {
+            return Ok(known);
+        }
+        let object = self.member.read(&record.plan.object).await?.unwrap_or_default();
+        let mut all: Vec<String> = paths
+            .iter()
+            .flat_map(|it| drift::other_managers(&object, it, keys::AGENT_FIELD_MANAGER))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all.truncate(report::MOST_MANAGERS);
+        self.memory().entry(name.to_owned()).or_default().drift.name(paths, &all);
+        Ok(all)
     }
 
     /// What there is to say about an object that has the plan.
@@ -344,7 +391,7 @@ impl Link {
         let generation = number("/metadata/generation");
         let observed = if is_followed { number("/status/observedGeneration") } else { generation };
         let applied = Applied { plan: plan.clone(), generation, observed_generation: observed };
-        let facts = match (&plan.slice, serde_json::from_value::<CloneSet>(member.clone())) {
+        let mut facts = match (&plan.slice, serde_json::from_value::<CloneSet>(member.clone())) {
             (Some(Slice::CloneSet(slice)), Ok(typed)) => {
                 let namespace = plan.object.namespace.as_deref().unwrap_or_default();
                 let holding = self.member.holding(namespace, Some(&typed));
@@ -380,6 +427,7 @@ impl Link {
             }
             _ => Facts::default(),
         };
+        facts.adopted = Marks::of(member).is_some_and(|it| it.adopted.is_some());
         let state = report::progress(&applied, &facts.counts, facts.completed);
         let verdict = Verdict { state, reason: "Applied", message: String::new() };
         let look_again = (!is_followed).then_some(AGAIN);

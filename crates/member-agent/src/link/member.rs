@@ -41,8 +41,7 @@ pub const MADE: &str = "fleet.kruise.io/made-for-fleet";
 const JOB: &str = "ImagePullJob";
 
 /// Kinds whose numbers are divided, and how the API server calls them.
-const KINDS: [(&str, &str); 3] =
-    [("CloneSet", "clonesets"), ("ImagePullJob", "imagepulljobs"), ("ImageListPullJob", "imagelistpulljobs")];
+const KINDS: [(&str, &str); 2] = [("CloneSet", "clonesets"), ("ImagePullJob", "imagepulljobs")];
 
 /// The rights it needs.
 pub fn needs() -> Vec<Right> {
@@ -51,7 +50,6 @@ pub fn needs() -> Vec<Right> {
         access::cluster(APPS_GROUP, "clonesets", KEEP),
         access::cluster(APPS_GROUP, "imagepulljobs", KEEP),
         access::cluster(APPS_GROUP, "imagepulljobs", &["watch"]),
-        access::cluster(APPS_GROUP, "imagelistpulljobs", KEEP),
         access::cluster("apps", "controllerrevisions", &["get", "list", "watch", "create", "patch"]),
         access::cluster("", "pods", &["get", "list", "watch"]),
         // How much room there is for pods that the hub asks about (PROTO-8).
@@ -345,6 +343,37 @@ fn releasing(member: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sec_2_the_link_may_do_this_in_a_member_and_nothing_else() {
+        let mut all: Vec<String> = crate::link::needs()
+            .iter()
+            .flat_map(|it| {
+                let names =
+                    if it.names.is_empty() { String::new() } else { format!(" {}", it.names.join(",")) };
+                let place = format!("{:?} {}/{}{names}", it.scope, it.group, it.resource);
+                it.verbs.iter().map(move |verb| format!("{place} {verb}"))
+            })
+            .collect();
+        all.sort_unstable();
+        let verbs = |place: &str, verbs: &str| -> Vec<String> {
+            verbs.split(' ').map(|it| format!("{place} {it}")).collect()
+        };
+        let mut expected = [
+            // Only what the hub gives: CloneSets, and jobs for one image. Lists become such jobs on the hub.
+            verbs("Cluster apps.kruise.io/clonesets", "create delete get list patch"),
+            verbs("Cluster apps.kruise.io/imagepulljobs", "create delete get list patch watch"),
+            verbs("Cluster apps/controllerrevisions", "create get list patch watch"),
+            verbs("Cluster /pods", "get list watch"),
+            verbs("Cluster /nodes", "get list watch"),
+            verbs("Cluster /namespaces", "create"),
+            verbs("Cluster /namespaces kube-system", "get"),
+            verbs("OwnNamespace /secrets", "create delete get list patch"),
+        ]
+        .concat();
+        expected.sort_unstable();
+        assert_eq!(all, expected);
+    }
 
     #[test]
     fn del_3_marks_and_ownership_go_and_nothing_else() {

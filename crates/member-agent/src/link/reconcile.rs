@@ -18,7 +18,10 @@ use tracing::{info, warn};
 use super::{
     Link,
     carry::Outcome,
-    judge::{self, drift},
+    judge::{
+        self,
+        drift::{self, Untold},
+    },
     marks::Pair,
     report::{
         self, Facts, Sender, Verdict,
@@ -203,6 +206,16 @@ impl Link {
         let before = sent.as_ref().map(|it| &it.0);
         let question = assignment.spec.capacity_question.as_ref();
         let told = before.and_then(|it| it.capacity.as_ref());
+        let corrections = self.memory().get(name).map_or(Untold::Nothing, |it| it.drift.untold(now));
+        let later = match corrections {
+            Untold::Later(wait) => Some(wait),
+            Untold::Now(corrected) => {
+                facts.corrected = Some(corrected);
+                None
+            }
+            Untold::Nothing => None,
+        };
+        let tells_corrections = facts.corrected.is_some();
         facts.capacity = question.and_then(|it| self.room.answer(it, told, facts.vacated));
         let sender = Sender { known_epoch: epoch, ..Sender::default() };
         let mut status = report::report(sender, applied.as_ref(), facts, verdict, before, self.clock.now());
@@ -211,16 +224,20 @@ impl Link {
         match due(last, begun, &status, now) {
             Due::Never => {
                 self.hub.has_told(assignment, &status);
-                Ok(None)
+                Ok(later)
             }
-            Due::After(wait) => Ok(Some(wait)),
+            Due::After(wait) => Ok(Some(later.map_or(wait, |it| it.min(wait)))),
             Due::Now => {
                 (status.incarnation, status.report) = self.next_report().await?;
                 self.hub.tell(assignment, &status).await?;
                 self.hub.has_told(assignment, &status);
-                self.memory().entry(name.to_owned()).or_default().sent =
-                    Some((status, now, uid(assignment).to_owned()));
-                Ok(None)
+                let mut memory = self.memory();
+                let of = memory.entry(name.to_owned()).or_default();
+                of.sent = Some((status, now, uid(assignment).to_owned()));
+                if tells_corrections {
+                    of.drift.hub_was_told(now);
+                }
+                Ok(later)
             }
         }
     }

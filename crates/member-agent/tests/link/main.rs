@@ -6,5 +6,6 @@ mod door;
 mod joining;
 mod kit;
 mod offline;
+mod others;
 mod plans;
 mod revisions;

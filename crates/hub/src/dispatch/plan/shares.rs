@@ -130,6 +130,7 @@ impl Draft<'_> {
             pulls: self.pulls.as_ref(),
         };
         round.standing = status::standing(&account, self.kind);
+        round.look_again = [round.look_again, round.standing.look_again].into_iter().flatten().min();
         let mut place = 0;
         rows.retain(|_| {
             place += 1;

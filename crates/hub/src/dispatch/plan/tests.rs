@@ -1,5 +1,6 @@
 mod part;
 mod restored;
+mod told;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice, assignment::PodsAnswer, keys};

@@ -12,7 +12,7 @@ use scheduling::{
     round::Condition as Matter,
 };
 
-use super::{Account, Observed, Pulls, Totals, Trouble, is_silent};
+use super::{Account, Observed, Pulls, Totals, Trouble, happened, health::Health, is_silent};
 use crate::dispatch::plan::caution::Word;
 
 /// One aspect. The order of its list is its weight for the summary.
@@ -39,8 +39,10 @@ const MATTERS: [&str; 10] = [
 ];
 
 /// The word of the event when an aspect begins to hold.
-pub(super) fn event(kind: &str) -> Option<&'static str> {
-    Some(match kind {
+pub(super) fn event(condition: &Condition) -> Option<&'static str> {
+    Some(match condition.type_.as_str() {
+        types::DRIFTED if condition.reason == events::SCALE_CONFLICT => events::SCALE_CONFLICT,
+        types::DRIFTED if condition.reason == events::DRIFT_FIGHT => events::DRIFT_FIGHT,
         types::BUDGET_HELD => events::BUDGET_HELD,
         types::PARTITION_SHORT => events::PARTITION_SHORT,
         types::UNPLACED => events::UNPLACED,
@@ -76,12 +78,12 @@ pub(super) fn of_trouble(trouble: &Trouble) -> Vec<Aspect> {
 }
 
 /// The aspects of an object after a round, weightiest first.
-pub(super) fn of(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
+pub(super) fn of(account: &Account<'_>, totals: &Totals, health: Option<&Health>) -> Vec<Aspect> {
     let mut aspects = vec![scheduled(account)];
     aspects.extend(stuck(account));
     aspects.extend(account.planned.conditions.iter().filter_map(|it| matter(account, it)));
     aspects.extend(stale(account));
-    aspects.extend(progress(account, totals));
+    aspects.extend(progress(account, totals, health));
     // Of one kind the first counts.
     let mut known = Vec::new();
     aspects.retain(|it| {
@@ -134,15 +136,13 @@ fn stuck(account: &Account<'_>) -> Vec<Aspect> {
     };
     let status = |it: &super::Cluster| it.assignment.as_ref().and_then(|it| it.status.clone());
     let conflicts = of(&|it| status(it).is_some_and(|it| it.state == Some(ShareState::Conflict)));
-    let drifted = of(&|it| status(it).is_some_and(|it| !it.drift.is_empty()));
     let mut aspects = Vec::new();
     if !conflicts.is_empty() {
         let message = format!("the object belongs to somebody else in {}", reason::list(&conflicts));
         aspects.push(aspect(types::CONFLICT, true, "NotOurs", message));
     }
-    if !drifted.is_empty() {
-        let message = format!("somebody else changed the object in {}", reason::list(&drifted));
-        aspects.push(aspect(types::DRIFTED, true, "Changed", message));
+    if let Some((reason, message)) = happened::drifted(account) {
+        aspects.push(aspect(types::DRIFTED, true, reason, message));
     }
     aspects
 }
@@ -190,7 +190,7 @@ fn stale(account: &Account<'_>) -> Option<Aspect> {
 }
 
 /// From written to released, each as far as it has come.
-fn progress(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
+fn progress(account: &Account<'_>, totals: &Totals, health: Option<&Health>) -> Vec<Aspect> {
     let waiting = |done: &dyn Fn(&super::Row, &super::Cluster) -> bool| -> Vec<ClusterName> {
         let rest = account.given().filter(|(row, cluster)| !done(row, cluster));
         rest.map(|(row, _)| row.cluster.clone()).collect()
@@ -215,18 +215,22 @@ fn progress(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
         return vec![dispatched, applied, pulled(pulls)];
     }
     let planned = account.planned;
-    let least = planned.population.saturating_sub(u64::from(account.prepared.spec.unavailable));
-    let is_available = totals.available >= least;
     let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
     let is_released = !planned.ledger.is_releasing();
     let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
-    vec![
-        dispatched,
-        applied,
-        aspect(types::AVAILABLE, is_available, if is_available { "Enough" } else { "TooFew" }, message),
+    let health = health.map(|it| {
+        [
+            aspect(types::AVAILABLE, it.is_available, it.available, message),
+            aspect(types::PROGRESSING, it.is_progressing, it.progressing, updated.clone()),
+        ]
+    });
+    let mut aspects = vec![dispatched, applied];
+    aspects.extend(health.into_iter().flatten());
+    aspects.push(
         // A release that rests on its partition is not unwell (ST-5).
         aspect(types::RELEASED, is_released, if is_released { "Everywhere" } else { "Releasing" }, updated),
-    ]
+    );
+    aspects
 }
 
 /// Whether every node of a job has its image, as far as there is one to serve.

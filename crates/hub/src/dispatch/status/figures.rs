@@ -27,8 +27,19 @@ pub struct Figures {
     pub violations: u64,
     /// Clusters in which somebody else has changed what was applied (DR-1).
     pub drifted: BTreeSet<String>,
+    /// What was undone of changes by somebody else.
+    pub corrected: BTreeMap<String, Undone>,
     /// Clusters that have acknowledged their newest share, with its number.
     pub acknowledged: BTreeMap<String, u64>,
+}
+
+/// How often changes by somebody else were undone in one cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Undone {
+    /// As it says now.
+    pub count: u64,
+    /// As it was stored before.
+    pub told: u64,
 }
 
 /// The replicas of one object in one cluster.
@@ -80,7 +91,13 @@ pub(super) fn of(account: &Account<'_>, totals: &Totals) -> Figures {
         status.is_some_and(|it| !it.drift.is_empty())
     };
     let names = |it: &super::Cluster| it.facts.name.clone();
+    let undone = |(row, cluster): (&Row, &super::Cluster)| {
+        let count = account.heard(row, cluster).corrected?.count;
+        let told = account.observed.last_told(&cluster.facts.name).map_or(0, |it| it.corrected);
+        Some((names(cluster), Undone { count, told }))
+    };
     let shared = Figures {
+        corrected: account.given().filter_map(undone).collect(),
         drifted: account.given().map(|it| it.1).filter(has_drifted).map(names).collect(),
         acknowledged: account
             .given()

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kruise_core::{
-    api::fleet::member_cluster::MemberCluster,
+    api::fleet::{keys::TRUST_VIEW, member_cluster::MemberCluster},
     runtime::{
         cache::Cache,
         key::{Key, version},
@@ -17,6 +17,7 @@ use crate::{
     members::{
         Moment,
         access::LEASE,
+        guard::Override,
         heartbeat::{Flags, Heartbeat, Seen, Transition},
     },
     names::cluster_namespace,
@@ -57,6 +58,16 @@ pub(super) fn observe(
         is_new_state |= beat.planning_state(flags(member), false) != before;
     }
     (news, is_new_state)
+}
+
+/// Whether an operator has told the hub to believe what it sees: with an annotation on any MemberCluster, as long as it is there
+/// (STATE-3).
+pub(super) fn order(members: &[Arc<Stored>]) -> Override {
+    let says_so = |it: &Arc<Stored>| {
+        let member = it.0.as_ref().ok();
+        member.is_some_and(|it| it.annotations().get(TRUST_VIEW).is_some_and(|it| it == "true"))
+    };
+    if members.iter().any(says_so) { Override::TrustYourself } else { Override::None }
 }
 
 /// A cluster that is looked at for the first time since this process started.

@@ -234,6 +234,16 @@ pub struct AssignmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub drift: Vec<String>,
+    /// Field managers besides the agent's that have claimed one of those paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5))]
+    pub drifted_by: Vec<String>,
+    /// What somebody else changed and the agent put right. Told at most once a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<Corrected>,
+    /// Whether the member object was there before the fleet and was taken over.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub adopted: bool,
     /// Nodes or namespaces that could not be served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
@@ -248,6 +258,21 @@ pub struct AssignmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// Changes by somebody else that were undone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Corrected {
+    /// How often, since the share is there.
+    pub count: u64,
+    /// The paths that were put right since the report before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub paths: Vec<String>,
+    /// Field managers that had claimed them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5))]
+    pub by: Vec<String>,
 }
 
 /// Names of revisions in a member. They are never compared across clusters.

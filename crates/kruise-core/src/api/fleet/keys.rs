@@ -41,6 +41,8 @@ pub const TOLD: &str = "fleet.kruise.io/told";
 pub const RECOVER: &str = "fleet.kruise.io/recover";
 /// Annotation on MemberClusters: what is done with their objects when they are deleted, `Orphan` or `Force`.
 pub const LEAVE: &str = "fleet.kruise.io/leave";
+/// Annotation on a MemberCluster, `true`: the hub believes what it sees although many clusters vanished at once (STATE-3).
+pub const TRUST_VIEW: &str = "fleet.kruise.io/trust-view";
 /// Label on ImagePullJobs that download images ahead of an update: UID of the CloneSet (REL-11).
 pub const DOWNLOADS_FOR: &str = "fleet.kruise.io/downloads-for";
 /// Label on everything the hub makes: the cluster it is for, cut where it is too long. On bindings also an annotation, in full.
@@ -195,6 +197,8 @@ pub mod events {
     pub const DRIFT_CORRECTED: &str = "DriftCorrected";
     /// Somebody keeps changing a member object.
     pub const DRIFT_FIGHT: &str = "DriftFight";
+    /// Somebody else scales a member object.
+    pub const SCALE_CONFLICT: &str = "ScaleConflict";
     /// A member object that was there before was taken over.
     pub const ADOPTED: &str = "Adopted";
     /// A member object belongs to somebody else.

@@ -16,8 +16,10 @@ use crate::api::{
 };
 
 /// What `kubectl get` shows.
-pub(crate) const COLUMNS: [Column; 7] = [
+pub(crate) const COLUMNS: [Column; 8] = [
     text("STATE", ".status.state"),
+    date("SINCE", ".status.stateSince"),
+    // Empty while the cluster reports: it does so every few seconds, and that is not worth a write.
     date("AGE-OF-REPORT", ".status.lastReportTime"),
     text("VERSION", ".status.versions.kubernetes"),
     text("REGION", ".spec.region"),

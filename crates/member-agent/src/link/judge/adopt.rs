@@ -1,41 +1,80 @@
 //! Objects that were there before the fleet (AD-1).
 
 use kruise_core::api::fleet::{Slice, assignment::AssignmentSpec, policy::WhenExists};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Conflict, drift};
+use crate::link::render::NUMBERS;
 
-/// Whether the object may be taken over. `before` is the object, `after` what a dry run of applying the plan answered.
+/// Whether the object may be taken over. `before` is the object, `after` what a dry run of applying the plan answered; both as
+/// the API server tells them. Taking over by itself neither restarts nor deletes a pod.
 pub fn judge(plan: &AssignmentSpec, before: &Value, after: &Value) -> Result<(), Conflict> {
     match plan.when_exists {
         WhenExists::Never => return Err(Conflict::Exists),
         WhenExists::IfIdentical => {
-            let change = drift::first_change(&content(before), &content(after));
-            return change.map_or(Ok(()), |path| Err(Conflict::Differs { path }));
+            if let Some(path) = drift::first_change(&content(before), &content(after)) {
+                return Err(Conflict::Differs { path });
+            }
+            // The plan's partition is the fleet's: it would go on with an update that rests here on purpose.
+            if is_in_update(before) {
+                return Err(Conflict::InUpdate);
+            }
         }
-        WhenExists::Always => {}
+        WhenExists::Always => {
+            let at =
+                |object: &Value, path: &str| drift::essence(object.pointer(path).unwrap_or(&Value::Null));
+            let differs = |path: &str| at(before, path) != at(after, path);
+            if differs("/spec/selector") {
+                return Err(Conflict::OtherSelector);
+            }
+            // The numbers of a CloneSet pace what follows a new template, so its pods restart inside U. Nothing does where an
+            // object is copied as a whole.
+            let is_paced = matches!(plan.slice, Some(Slice::CloneSet(_)));
+            if !is_paced && differs("/spec/template") {
+                return Err(Conflict::WouldRestart);
+            }
+        }
     }
-    let at = |object: &Value, path: &str| drift::essence(object.pointer(path).unwrap_or(&Value::Null));
-    let differs = |path: &str| at(before, path) != at(after, path);
-    if differs("/spec/selector") {
-        return Err(Conflict::OtherSelector);
+    match &plan.slice {
+        Some(Slice::CloneSet(slice)) => {
+            // A CloneSet that does not say has one.
+            let has = before.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
+            let granted = slice.replicas;
+            if has > u64::from(granted) { Err(Conflict::WouldDelete { has, granted }) } else { Ok(()) }
+        }
+        _ => Ok(()),
     }
-    // The numbers of a CloneSet pace what follows a new template, so its pods restart inside U. Nothing does where an object
-    // is copied as a whole.
-    let is_paced = matches!(plan.slice, Some(Slice::CloneSet(_)));
-    if !is_paced && differs("/spec/template") {
-        return Err(Conflict::WouldRestart);
-    }
-    Ok(())
 }
 
-/// All but metadata and status.
+/// Whether some pods do not carry the template, as far as the object's controller has said.
+fn is_in_update(object: &Value) -> bool {
+    let number = |name: &str| object["status"][name].as_u64().unwrap_or_default();
+    number("updatedReplicas") < number("replicas")
+}
+
+/// What two manifests are compared by: all but metadata, status, and the fleet's own numbers. Those a plan sets in any case, and an
+/// ordinary object never has them as a plan does (BUD-9).
 fn content(object: &Value) -> Value {
     let mut content = object.clone();
     if let Some(fields) = content.as_object_mut() {
         fields.remove("metadata");
         fields.remove("status");
         fields.remove("apiVersion");
+        for path in NUMBERS {
+            remove(fields, path);
+        }
     }
     content
+}
+
+fn remove(fields: &mut Map<String, Value>, path: &[&str]) {
+    match path {
+        [] => {}
+        [last] => drop(fields.remove(*last)),
+        [first, rest @ ..] => {
+            if let Some(below) = fields.get_mut(*first).and_then(Value::as_object_mut) {
+                remove(below, rest);
+            }
+        }
+    }
 }

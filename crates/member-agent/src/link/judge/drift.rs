@@ -1,14 +1,25 @@
 //! Changes by somebody else to what we applied (DR-1).
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kruise_core::api::{
     cloneset::v1beta1::CloneSet,
-    fleet::policy::{DriftMode, DriftPolicy},
+    fleet::{
+        assignment::Corrected,
+        policy::{DriftMode, DriftPolicy},
+    },
     image_pull_job::v1beta1::ImagePullJob,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+
+use crate::link::{
+    render::NUMBERS,
+    report::{MOST_DRIFT, MOST_MANAGERS},
+};
 
 /// An event about corrections is told at most this often.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -16,6 +27,10 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 const FIGHT: usize = 3;
 /// ... within this time are a fight.
 const FIGHT_WITHIN: Duration = Duration::from_secs(600);
+/// In a fight the numbers of the fleet are put right at most this often: another's number stands no longer.
+const FIGHT_PACE: Duration = Duration::from_secs(10);
+/// What an autoscaler in the member would change (CS-3).
+pub const REPLICAS: &str = "/spec/replicas";
 
 /// The names that the member's controller takes off the list when their pods are gone.
 const PODS_TO_DELETE: &str = "/spec/scaleStrategy/podsToDelete";
@@ -101,6 +116,11 @@ pub(super) fn essence(value: &Value) -> Value {
 pub struct History {
     corrections: Vec<(Instant, String)>,
     told: Option<Instant>,
+    /// What was put right and the hub does not know of.
+    untold: Corrected,
+    hub_told: Option<Instant>,
+    /// Paths that differed last, and the field managers that had claimed them.
+    named: Option<(Vec<String>, Vec<String>)>,
 }
 
 /// What to do about drift.
@@ -108,18 +128,32 @@ pub struct History {
 pub enum Reaction {
     /// Nothing.
     Leave,
-    /// Apply again; whether to tell people, or only to do it.
+    /// Apply again.
     Correct {
-        /// Whether an event is due.
+        /// Whether to say so.
         tell: bool,
     },
-    /// Somebody keeps changing this path. Leave it for as long.
+    /// Say that somebody fights for `path`. Numbers of the fleet are put right all the same, though not at once each time;
+    /// anything else is left alone for a while.
     Fight {
         /// The path.
         path: String,
-        /// When to try again.
+        /// Whether to apply again.
+        correct: bool,
+        /// When to try again, if not.
         again_in: Duration,
     },
+}
+
+/// What the hub is to be told of corrections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Untold {
+    /// Nothing.
+    Nothing,
+    /// Something, after this long.
+    Later(Duration),
+    /// This.
+    Now(Corrected),
 }
 
 impl History {
@@ -129,21 +163,89 @@ impl History {
         if paths.is_empty() || mode != DriftMode::Correct {
             return Reaction::Leave;
         }
-        for path in paths {
-            let mut earlier = self.corrections.iter().filter(|it| it.1 == *path).map(|it| it.0);
-            let first = earlier.next();
-            if let Some(first) = first.filter(|_| earlier.count() + 1 >= FIGHT) {
-                let again_in = FIGHT_WITHIN - now.saturating_duration_since(first);
-                return Reaction::Fight { path: path.clone(), again_in };
+        let (fought, until) = self.fight(now);
+        if let Some(path) = paths.iter().find(|it| fought.contains(it)) {
+            let last = self.corrections.iter().map(|it| it.0).max().unwrap_or(now);
+            let rest = FIGHT_PACE.saturating_sub(now.saturating_duration_since(last));
+            let is_number = paths.iter().any(|it| is_number(it));
+            let correct = is_number && rest.is_zero();
+            let again_in = if is_number { rest } else { until.unwrap_or(FIGHT_WITHIN) };
+            if correct {
+                self.remember(paths, now);
             }
+            return Reaction::Fight { path: path.clone(), correct, again_in };
         }
-        self.corrections.extend(paths.iter().map(|it| (now, it.clone())));
+        self.remember(paths, now);
         let tell = self.told.is_none_or(|it| now.saturating_duration_since(it) >= TELL_EVERY);
         if tell {
             self.told = Some(now);
         }
         Reaction::Correct { tell }
     }
+
+    fn remember(&mut self, paths: &[String], now: Instant) {
+        self.corrections.extend(paths.iter().map(|it| (now, it.clone())));
+        self.untold.count += 1;
+        let known: BTreeSet<String> = self.untold.paths.drain(..).chain(paths.iter().cloned()).collect();
+        self.untold.paths = known.into_iter().take(MOST_DRIFT).collect();
+    }
+
+    /// The paths that somebody fights for, and when the first of them will have been left in peace for long enough.
+    pub fn fight(&self, now: Instant) -> (Vec<String>, Option<Duration>) {
+        let mut by_path: BTreeMap<&String, Vec<Instant>> = BTreeMap::new();
+        for (at, path) in &self.corrections {
+            if now.saturating_duration_since(*at) < FIGHT_WITHIN {
+                by_path.entry(path).or_default().push(*at);
+            }
+        }
+        by_path.retain(|_, it| it.len() >= FIGHT);
+        let ends = by_path.values().map(|it| {
+            let decisive = it[it.len() - FIGHT];
+            FIGHT_WITHIN.saturating_sub(now.saturating_duration_since(decisive))
+        });
+        let until = ends.min();
+        (by_path.into_keys().cloned().collect(), until)
+    }
+
+    /// The field managers that had claimed the paths which differ, if these are the paths that differed last.
+    pub fn named(&self, paths: &[String]) -> Option<Vec<String>> {
+        self.named.as_ref().filter(|it| it.0 == paths).map(|it| it.1.clone())
+    }
+
+    /// The field managers that were found last.
+    pub fn last_named(&self) -> Vec<String> {
+        self.named.as_ref().map(|it| it.1.clone()).unwrap_or_default()
+    }
+
+    /// Remembers which field managers had claimed the paths that differ.
+    pub fn name(&mut self, paths: &[String], managers: &[String]) {
+        self.named = Some((paths.to_vec(), managers.to_vec()));
+        let known: BTreeSet<String> = self.untold.by.drain(..).chain(managers.iter().cloned()).collect();
+        self.untold.by = known.into_iter().take(MOST_MANAGERS).collect();
+    }
+
+    /// What the hub is to be told of corrections: all since it was last told, once a minute at most.
+    pub fn untold(&self, now: Instant) -> Untold {
+        if self.untold.count == 0 {
+            return Untold::Nothing;
+        }
+        let since = self.hub_told.map_or(TELL_EVERY, |it| now.saturating_duration_since(it));
+        match TELL_EVERY.saturating_sub(since) {
+            Duration::ZERO => Untold::Now(self.untold.clone()),
+            rest => Untold::Later(rest),
+        }
+    }
+
+    /// The hub was told.
+    pub fn hub_was_told(&mut self, now: Instant) {
+        (self.untold, self.hub_told) = (Corrected::default(), Some(now));
+    }
+}
+
+/// Whether a path is one of the fleet's numbers, or holds one.
+fn is_number(path: &str) -> bool {
+    let tokens = || path.split('/').skip(1);
+    NUMBERS.iter().any(|it| it.iter().zip(tokens()).all(|(a, b)| *a == b))
 }
 
 /// Who else has claimed the field at `path`: the names of field managers besides ours.
@@ -216,21 +318,73 @@ mod tests {
         assert_eq!(paths(list(&["a"]), list(&[])), [PODS_TO_DELETE]);
     }
 
+    fn at(seconds: u64) -> Instant {
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        let start = *START.get_or_init(|| kruise_core::runtime::clock::Clock::system().instant());
+        start + Duration::from_secs(seconds)
+    }
+
     #[test]
     fn dr_1_one_event_a_minute_and_three_corrections_are_a_fight() {
-        let start = kruise_core::runtime::clock::Clock::system().instant();
-        let at = |seconds| start + Duration::from_secs(seconds);
         let mut history = History::default();
-        let path = ["/spec/replicas".to_owned()];
+        let path = ["/spec/minReadySeconds".to_owned()];
         let mut react = |seconds| history.react(&path, DriftMode::Correct, at(seconds));
         assert_eq!(react(0), Reaction::Correct { tell: true });
         assert_eq!(react(10), Reaction::Correct { tell: false });
         assert_eq!(react(70), Reaction::Correct { tell: true });
-        let fight =
-            |again| Reaction::Fight { path: "/spec/replicas".into(), again_in: Duration::from_secs(again) };
+        let fight = |again| Reaction::Fight {
+            path: "/spec/minReadySeconds".into(),
+            correct: false,
+            again_in: Duration::from_secs(again),
+        };
         assert_eq!(react(100), fight(500));
         assert_eq!(react(599), fight(1));
         assert_eq!(react(600), Reaction::Correct { tell: true });
+    }
+
+    #[test]
+    fn cs_3_a_number_of_the_fleet_is_put_right_in_a_fight_too_and_stands_for_ten_seconds_at_most() {
+        let mut history = History::default();
+        let path = [REPLICAS.to_owned()];
+        for seconds in [0, 15, 30] {
+            assert!(matches!(
+                history.react(&path, DriftMode::Correct, at(seconds)),
+                Reaction::Correct { .. }
+            ));
+        }
+        let mut react = |seconds| history.react(&path, DriftMode::Correct, at(seconds));
+        let fight = |correct, again| Reaction::Fight {
+            path: REPLICAS.into(),
+            correct,
+            again_in: Duration::from_secs(again),
+        };
+        assert_eq!(react(33), fight(false, 7));
+        assert_eq!(react(45), fight(true, 0));
+        assert_eq!(react(46), fight(false, 9));
+        assert_eq!(react(60), fight(true, 0));
+        // Ten minutes of peace end it.
+        assert_eq!(history.fight(at(61)).0, path);
+        assert_eq!(history.fight(at(630)), (vec![], None));
+    }
+
+    #[test]
+    fn dr_1_the_hub_is_told_of_corrections_once_a_minute_and_of_all_of_them() {
+        let mut history = History::default();
+        let path = |it: &str| [it.to_owned()];
+        assert_eq!(history.untold(at(0)), Untold::Nothing);
+        history.react(&path("/spec/a"), DriftMode::Correct, at(0));
+        history.name(&path("/spec/a"), &["kubectl".to_owned()]);
+        let told = |count, paths: &[&str], by: &[&str]| {
+            let all = |it: &[&str]| it.iter().map(|it| (*it).to_owned()).collect();
+            Untold::Now(Corrected { count, paths: all(paths), by: all(by) })
+        };
+        assert_eq!(history.untold(at(1)), told(1, &["/spec/a"], &["kubectl"]));
+        history.hub_was_told(at(1));
+        assert_eq!(history.untold(at(2)), Untold::Nothing);
+        history.react(&path("/spec/b"), DriftMode::Correct, at(11));
+        history.react(&path("/spec/a"), DriftMode::Correct, at(21));
+        assert_eq!(history.untold(at(21)), Untold::Later(Duration::from_secs(40)));
+        assert_eq!(history.untold(at(61)), told(2, &["/spec/a", "/spec/b"], &[]));
     }
 
     #[test]

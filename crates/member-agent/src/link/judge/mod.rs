@@ -135,6 +135,22 @@ pub enum Conflict {
         /// Its name.
         name: String,
     },
+    /// It has more replicas than the plan grants: taking it over would delete pods.
+    #[error(
+        "the object is there already with {has} replicas, and {granted} are granted to this cluster: taking it over would \
+         delete pods; grant it as many (spec.replicas of the hub's object, replicas.weights or replicas.perCluster of the policy) or scale it down first"
+    )]
+    WouldDelete {
+        /// Replicas that it has.
+        has: u64,
+        /// Replicas that the plan grants.
+        granted: u32,
+    },
+    /// Its pods do not all carry its template.
+    #[error(
+        "the object is there already and its pods are being updated; it is taken over when all of them carry its template"
+    )]
+    InUpdate,
     /// Taking it over would restart pods, and nothing paces that.
     #[error("the object is there already and taking it over would restart its pods")]
     WouldRestart,
@@ -149,6 +165,8 @@ impl Conflict {
             Self::Differs { .. } => "Differs",
             Self::OtherSelector => "OtherSelector",
             Self::Secret { .. } => "SecretExists",
+            Self::WouldDelete { .. } => "WouldDelete",
+            Self::InUpdate => "InUpdate",
             Self::WouldRestart => "WouldRestart",
         }
     }

@@ -157,7 +157,7 @@ fn marks_that_somebody_took_off_are_no_reason_to_adopt() {
 
 fn adoption(when_exists: WhenExists, slice: Slice, after: Value) -> Result<(), Conflict> {
     let before = json!({
-        "metadata": {"name": "web"}, "status": {"replicas": 1},
+        "metadata": {"name": "web"}, "status": {"replicas": 1, "updatedReplicas": 1},
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "a"}}, "template": {"x": 1}, "lifecycle": {}},
     });
     let mut whole = before.clone();
@@ -166,21 +166,52 @@ fn adoption(when_exists: WhenExists, slice: Slice, after: Value) -> Result<(), C
     adopt::judge(&plan, &before, &whole)
 }
 
+fn granted(replicas: u32) -> Slice {
+    Slice::CloneSet(CloneSetSlice { replicas, ..CloneSetSlice::default() })
+}
+
 #[test]
-fn ad_1_an_identical_object_is_taken_over_if_nothing_but_metadata_changes() {
-    let clone_set = || Slice::CloneSet(CloneSetSlice::default());
+fn ad_1_an_identical_object_is_taken_over_if_nothing_but_metadata_and_the_fleets_numbers_changes() {
     let marked = json!({"metadata": {"annotations": {(keys::HUB_UID): "hub"}}, "spec": {"lifecycle": null}});
-    assert_eq!(adoption(WhenExists::IfIdentical, clone_set(), marked.clone()), Ok(()));
-    let scaled = json!({"spec": {"replicas": 4}});
-    let differs = Err(Conflict::Differs { path: "/spec/replicas".into() });
-    assert_eq!(adoption(WhenExists::IfIdentical, clone_set(), scaled.clone()), differs);
-    assert_eq!(adoption(WhenExists::Never, clone_set(), marked), Err(Conflict::Exists));
-    assert_eq!(adoption(WhenExists::Always, clone_set(), scaled), Ok(()));
+    assert_eq!(adoption(WhenExists::IfIdentical, granted(3), marked.clone()), Ok(()));
+    let numbers = json!({"spec": {
+        "replicas": 4, "scaleStrategy": {"podsToDelete": []},
+        "updateStrategy": {"rollingUpdate": {"partition": 0, "maxUnavailable": 0, "maxSurge": 1, "paused": true}},
+    }});
+    assert_eq!(adoption(WhenExists::IfIdentical, granted(4), numbers.clone()), Ok(()));
+    let other = json!({"spec": {"minReadySeconds": 5, "replicas": 4}});
+    let differs = Err(Conflict::Differs { path: "/spec/minReadySeconds".into() });
+    assert_eq!(adoption(WhenExists::IfIdentical, granted(4), other.clone()), differs);
+    assert_eq!(adoption(WhenExists::Never, granted(3), marked), Err(Conflict::Exists));
+    assert_eq!(adoption(WhenExists::Always, granted(4), other), Ok(()));
+}
+
+#[test]
+fn ad_1_taking_over_never_deletes_pods() {
+    for when in [WhenExists::IfIdentical, WhenExists::Always] {
+        let fewer = adoption(when, granted(2), json!({"spec": {"replicas": 2}}));
+        assert_eq!(fewer, Err(Conflict::WouldDelete { has: 3, granted: 2 }));
+    }
+    let told = Conflict::WouldDelete { has: 3, granted: 2 }.to_string();
+    assert!(told.contains("3 replicas") && told.contains("2 are granted"), "{told}");
+}
+
+#[test]
+fn ad_1_an_object_whose_pods_are_being_updated_is_not_taken_over_as_identical() {
+    let resting = json!({"status": {"replicas": 3, "updatedReplicas": 3}});
+    let halfway = json!({"status": {"replicas": 3, "updatedReplicas": 1}});
+    let judged = |status: &Value| {
+        let mut before = json!({"spec": {"replicas": 3}});
+        json_patch::merge(&mut before, status);
+        let plan = AssignmentSpec { slice: Some(granted(3)), ..plan(3, 5) };
+        adopt::judge(&plan, &before, &before)
+    };
+    assert_eq!((judged(&resting), judged(&halfway)), (Ok(()), Err(Conflict::InUpdate)));
 }
 
 #[test]
 fn ad_1_always_still_refuses_another_selector_and_restarts_that_nothing_paces() {
-    let clone_set = || Slice::CloneSet(CloneSetSlice::default());
+    let clone_set = || granted(3);
     let selector = json!({"spec": {"selector": {"matchLabels": {"app": "b"}}}});
     assert_eq!(adoption(WhenExists::Always, clone_set(), selector), Err(Conflict::OtherSelector));
     let template = json!({"spec": {"template": {"x": 2}}});

@@ -21,6 +21,7 @@ use kruise_core::{
 use serde_json::{Map, Value, json};
 
 use super::{is_ours, marks::Marks, secrets};
+pub(super) use overrides::NUMBERS;
 
 /// Why there is no member object for a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +122,7 @@ pub fn member(base: &Value, share: Share<'_>) -> Result<Value, Fault> {
     let spec = object.as_object_mut().map(|it| it.entry("spec").or_insert_with(|| json!({})));
     match (&plan.slice, kind, spec.and_then(Value::as_object_mut)) {
         (Some(Slice::CloneSet(slice)), "CloneSet", Some(spec)) => cloneset::write(spec, slice, pods),
-        (Some(Slice::ImagePullJob(slice)), "ImagePullJob" | "ImageListPullJob", Some(spec)) => {
+        (Some(Slice::ImagePullJob(slice)), "ImagePullJob", Some(spec)) => {
             pull_job::write(spec, slice);
             secrets::rename(spec, &plan.object.name, &plan.pull_secrets);
         }

@@ -24,8 +24,12 @@ const OWNED: &[&[&str]] = &[
     &["metadata", "ownerReferences"],
     &["metadata", "finalizers"],
     &["metadata", "managedFields"],
-    &["spec", "replicas"],
     &["spec", "selector"],
+];
+
+/// Those of them that are the fleet's numbers: promises to the whole fleet hang on them.
+pub(in crate::link) const NUMBERS: &[&[&str]] = &[
+    &["spec", "replicas"],
     &["spec", "parallelism"],
     &["spec", "completionPolicy", "activeDeadlineSeconds"],
     &["spec", "completionPolicy", "ttlSecondsAfterFinished"],
@@ -67,7 +71,7 @@ fn is_owned(path: &str) -> bool {
     let is_mark = matches!(&tokens[..], [metadata, annotations, key, ..]
         if metadata == "metadata" && annotations == "annotations" && is_ours(key));
     let is_all_annotations = tokens == ["metadata", "annotations"];
-    is_mark || is_all_annotations || OWNED.iter().any(|it| is_prefix(it))
+    is_mark || is_all_annotations || OWNED.iter().chain(NUMBERS).any(|it| is_prefix(it))
 }
 
 /// A token of a JSON pointer as the key it stands for.

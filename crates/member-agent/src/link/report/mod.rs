@@ -10,7 +10,8 @@ use kruise_core::{
         fleet::{
             Counts, Slice,
             assignment::{
-                AssignmentSpec, AssignmentStatus, CapacityAnswer, LocalRevisions, PodsAnswer, ShareState,
+                AssignmentSpec, AssignmentStatus, CapacityAnswer, Corrected, LocalRevisions, PodsAnswer,
+                ShareState,
             },
             keys::conditions,
         },
@@ -23,6 +24,8 @@ use super::marks::Pair;
 
 /// How many paths of drift a report names.
 pub const MOST_DRIFT: usize = 20;
+/// How many field managers a report names.
+pub const MOST_MANAGERS: usize = 5;
 /// How many nodes a report names.
 pub const MOST_FAILURES: usize = 50;
 
@@ -68,6 +71,12 @@ pub struct Facts {
     pub completed: bool,
     /// Where the member object differs from what was applied.
     pub drift: Vec<String>,
+    /// Field managers that have claimed those places.
+    pub drifted_by: Vec<String>,
+    /// What was put right since the report before.
+    pub corrected: Option<Corrected>,
+    /// Whether the member object was there before the fleet.
+    pub adopted: bool,
     /// Nodes that could not be served.
     pub failures: Vec<String>,
 }
@@ -105,10 +114,13 @@ pub fn report(
 ) -> AssignmentStatus {
     // As long as this plan is not applied, what was said of the one before still holds.
     let capacity = facts.capacity.clone();
+    let corrected = facts.corrected.clone();
     let mut status = match applied {
         Some(applied) => told(applied, facts),
         None => before.cloned().unwrap_or_default(),
     };
+    // Nor does what was done about changes by others, which is counted through all of them.
+    status.corrected = counted(before.and_then(|it| it.corrected.as_ref()), corrected);
     // Room does not depend on plans.
     status.capacity = capacity.map(|it| CapacityAnswer { as_of: Some(whole_seconds(now)), ..it });
     status.incarnation = sender.incarnation;
@@ -118,6 +130,12 @@ pub fn report(
     status.state = Some(verdict.state);
     status.conditions = vec![condition(&verdict, before, now)];
     status
+}
+
+/// Corrections so far, and what the last of them were about.
+fn counted(before: Option<&Corrected>, new: Option<Corrected>) -> Option<Corrected> {
+    let Some(new) = new else { return before.cloned() };
+    Some(Corrected { count: before.map_or(0, |it| it.count) + new.count, ..new })
 }
 
 /// What was applied, and what came of it.
@@ -131,9 +149,13 @@ fn told(applied: &Applied, facts: Facts) -> AssignmentStatus {
         pods,
         completed,
         mut drift,
+        mut drifted_by,
+        corrected: _,
+        adopted,
         mut failures,
     } = facts;
     drift.truncate(MOST_DRIFT);
+    drifted_by.truncate(MOST_MANAGERS);
     failures.truncate(MOST_FAILURES);
     let Applied { plan, generation, observed_generation } = applied;
     AssignmentStatus {
@@ -151,6 +173,8 @@ fn told(applied: &Applied, facts: Facts) -> AssignmentStatus {
         pods,
         completed,
         drift,
+        drifted_by,
+        adopted,
         failures,
         ..AssignmentStatus::default()
     }

@@ -102,6 +102,12 @@ pub struct FleetBindingStatus {
     /// Pods that may be unavailable: used and limit, as `used/limit`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub budget: String,
+    /// Since when fewer pods are available than the spec wants, with no plan under way that would change that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_since: Option<Time>,
+    /// Since when no further pod was updated, while some should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_since: Option<Time>,
     /// The condition that matters most now.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub summary: String,
@@ -139,6 +145,12 @@ pub struct ClusterRow {
     /// When its last report came in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_at: Option<Time>,
+    /// Whether the object was there before the fleet and was taken over.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub adopted: bool,
+    /// How often somebody else's changes were undone there.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub corrected: u64,
     /// Why it has what it has, or why it waits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,

@@ -26,14 +26,15 @@ pub use rollout::{
 };
 
 use crate::api::{
-    columns::{Column, integer, text},
+    columns::{Column, text},
     common::is_default,
 };
 
 /// What `kubectl get` shows.
 pub(crate) const COLUMNS: [Column; 4] = [
-    integer("TARGETS", ".status.targets"),
-    integer("CLUSTERS", ".status.clusters"),
+    // As they were written: how many objects and clusters that is now, `kubectl get fb` and `kubectl fleet explain` say.
+    text("TARGETS", ".spec.targets"),
+    text("CLUSTERS", ".spec.clusters"),
     text("MODE", ".spec.replicas.mode"),
     text("ORDER", ".spec.rollout.order"),
 ];
@@ -224,7 +225,7 @@ pub enum Encryption {
     Sealed,
 }
 
-/// What a policy applies to now.
+/// What a policy applies to now. Not written by this version.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementPolicyStatus {

@@ -1,0 +1,174 @@
+//! What others do to member objects: those that were there before, and those that somebody else changes.
+
+use http::Method;
+use kruise_core::{
+    admission::{Version, cloneset::default},
+    runtime::{gates::Gates, webhook::Operation},
+};
+use serde_json::{Value, json};
+
+use crate::kit::{MEMBER, Stage, WEB, plan, play, share};
+
+/// An ordinary CloneSet that somebody has applied in the member, as the member's admission leaves it.
+fn ordinary(replicas: u32) -> Value {
+    let mut web = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "v1"}]},
+            },
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "25%"}},
+        },
+    });
+    default(&mut web, None, Operation::Create, Version::V1Beta1, Gates::defaults());
+    web
+}
+
+/// UIDs of the member's pods that are not on their way out, sorted.
+fn pods(stage: &Stage) -> Vec<String> {
+    let pods = stage.world.cluster(MEMBER).server().list("pods");
+    let pods = pods.iter().map(|it| it.value()).filter(|it| it["metadata"]["deletionTimestamp"].is_null());
+    let mut uids: Vec<String> = pods.map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned()).collect();
+    uids.sort_unstable();
+    uids
+}
+
+async fn runs(stage: &Stage, replicas: u32) -> Vec<String> {
+    let folder = WEB.trim_end_matches("/web");
+    stage.world.write(MEMBER, Method::POST, folder, &ordinary(replicas)).unwrap();
+    stage
+        .until("it runs", |it| {
+            let status = it.web().unwrap()["status"].clone();
+            status["availableReplicas"] == replicas && status["updatedReplicas"] == replicas
+        })
+        .await;
+    pods(stage)
+}
+
+/// Three replicas, and nothing to do: at rest no pod may be down (BUD-9).
+fn resting() -> Value {
+    json!({"cloneSet": {"replicas": 3, "updated": 3, "maxUnavailable": 0}})
+}
+
+/// Somebody who scales the object.
+fn scale(stage: &Stage, replicas: u32) {
+    let patch = json!({"spec": {"replicas": replicas}});
+    let path = format!("{WEB}?fieldManager=autoscaler");
+    stage.world.write(MEMBER, Method::PATCH, &path, &patch).unwrap();
+}
+
+#[test]
+fn ad_1_an_ordinary_object_with_the_same_manifest_is_taken_over_and_no_pod_is_touched() {
+    play(async |stage| {
+        let before = runs(&stage, 3).await;
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", resting()));
+        stage.acknowledged(1).await;
+        stage.pass(120).await;
+        let web = stage.web().unwrap();
+        let rolling = &web["spec"]["updateStrategy"]["rollingUpdate"];
+        assert_eq!((&rolling["paused"], &rolling["maxSurge"]), (&json!(true), &json!(1)), "{rolling}");
+        assert_eq!(web["metadata"]["annotations"]["fleet.kruise.io/adopted"], "Delete");
+        assert_eq!((&stage.told()["adopted"], pods(&stage)), (&json!(true), before.clone()));
+        // Its deletion was never asked for since: it is let go of.
+        let mut delete = plan(2, "v1", Value::Null);
+        delete["intent"] = json!("Delete");
+        stage.assign(delete);
+        stage.until("that is said", |it| it.told()["appliedSeq"] == 2).await;
+        stage.pass(60).await;
+        let annotations = stage.web().unwrap()["metadata"]["annotations"].to_string();
+        assert!(!annotations.contains("fleet.kruise.io/"), "{annotations}");
+        assert_eq!(pods(&stage), before);
+    });
+}
+
+#[test]
+fn ad_1_an_object_with_more_replicas_than_the_plan_grants_is_left_alone() {
+    play(async |stage| {
+        let before = runs(&stage, 5).await;
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", resting()));
+        stage.until("the conflict is told", |it| it.told()["state"] == "Conflict").await;
+        let condition = stage.told()["conditions"][0].clone();
+        assert_eq!(condition["reason"], "WouldDelete", "{condition}");
+        stage.pass(120).await;
+        assert_eq!((pods(&stage), stage.web().unwrap()["spec"]["replicas"].clone()), (before, json!(5)));
+        // Somebody makes room for it.
+        let mut more = resting();
+        (more["cloneSet"]["replicas"], more["cloneSet"]["updated"]) = (json!(5), json!(5));
+        stage.assign(plan(2, "v1", more));
+        stage.acknowledged(2).await;
+    });
+}
+
+#[test]
+fn ad_1_an_object_with_another_manifest_is_left_alone() {
+    play(async |stage| {
+        let before = runs(&stage, 3).await;
+        stage.publish("v2");
+        stage.assign(plan(1, "v2", resting()));
+        stage.until("the conflict is told", |it| it.told()["state"] == "Conflict").await;
+        let condition = stage.told()["conditions"][0].clone();
+        assert_eq!(condition["reason"], "Differs", "{condition}");
+        assert!(condition["message"].as_str().unwrap().contains("/spec/template/"), "{condition}");
+        stage.pass(60).await;
+        assert_eq!(pods(&stage), before);
+    });
+}
+
+#[test]
+fn dr_1_what_was_put_right_is_told_to_the_hub_once_a_minute() {
+    play(async |stage| {
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", share(3, 3)));
+        stage.acknowledged(1).await;
+        stage.pass(60).await;
+        let change = |limit: u32| {
+            let patch = json!({"spec": {"revisionHistoryLimit": limit}});
+            stage
+                .world
+                .write(MEMBER, Method::PATCH, &format!("{WEB}?fieldManager=somebody"), &patch)
+                .unwrap();
+        };
+        change(7);
+        stage.until("that is told", |it| it.told()["corrected"]["count"] == 1).await;
+        let told = stage.told();
+        assert_eq!(told["corrected"]["paths"], json!(["/spec/revisionHistoryLimit"]));
+        assert_eq!(told["corrected"]["by"], json!(["somebody"]));
+        assert_eq!(told["drift"], Value::Null, "it is put right");
+        change(8);
+        stage.pass(30).await;
+        assert_eq!(stage.told()["corrected"]["count"], 1, "not yet");
+        stage.until("the next one is told", |it| it.told()["corrected"]["count"] == 2).await;
+        // A start of the agent forgets nothing that the hub knows, and says nothing new.
+        stage.pass(700).await;
+        let before = stage.told();
+        stage.agent.crash();
+        stage.pass(200).await;
+        assert_eq!(stage.told(), before);
+    });
+}
+
+#[test]
+fn cs_3_an_autoscaler_in_the_member_is_named_and_undone_and_its_number_never_stands_for_long() {
+    play(async |stage| {
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", share(3, 3)));
+        stage.acknowledged(1).await;
+        stage.pass(60).await;
+        for _ in 0..12 {
+            scale(&stage, 7);
+            stage.pass(11).await;
+            assert_eq!(stage.web().unwrap()["spec"]["replicas"], 3);
+            stage.pass(4).await;
+        }
+        stage.until("the fight is told", |it| it.told()["drift"] == json!(["/spec/replicas"])).await;
+        let told = stage.told();
+        assert_eq!(told["driftedBy"], json!(["autoscaler"]), "{told}");
+        assert!(told["corrected"]["count"].as_u64() >= Some(3), "{told}");
+        // Ten minutes of peace end it.
+        stage.until("nobody fights", |it| it.told()["drift"].is_null()).await;
+    });
+}
