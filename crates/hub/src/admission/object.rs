@@ -32,6 +32,18 @@ pub fn is_to_judge(object: &Value, old: Option<&Value>) -> bool {
     })
 }
 
+/// The object as it is after a scale, if that asks for more: the Scale has the number and nothing else, and what it is judged by (the surge,
+/// and what is said about it) is in the object. Fewer replicas exceed nothing.
+pub fn scaled(mut object: Value, scale: &Value, old: Option<&Value>) -> Option<Value> {
+    let replicas = |scale: &Value| scale.pointer("/spec/replicas").and_then(Value::as_i64);
+    let wanted = replicas(scale).unwrap_or(0);
+    if old.and_then(replicas).is_some_and(|it| wanted <= it) {
+        return None;
+    }
+    object["spec"]["replicas"] = json!(wanted);
+    Some(object)
+}
+
 /// What an object takes of its namespace's limit: replicas and surge pods.
 pub fn demand(object: &Value) -> u64 {
     match kinds::of(group_of(object), kind_of(object)).division(object) {

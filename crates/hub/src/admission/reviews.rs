@@ -91,6 +91,10 @@ fn with_fleet_rules(verdict: Verdict, request: &AdmissionRequest, quota: Option<
     warnings.iter().fold(findings.verdict(), |verdict, it| verdict.warn(it.as_str()))
 }
 
+fn clonesets() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(APPS_GROUP, "v1beta1", "CloneSet"))
+}
+
 fn unknown(error: &Error) -> Verdict {
     Verdict::denied(500, format!("what this is judged by cannot be read: {}", error.told()))
 }
@@ -191,6 +195,27 @@ impl Reviewer {
         }
     }
 
+    /// `kubectl scale`, an autoscaler: a limit of the fleet holds whichever way the number comes in.
+    pub(super) async fn scale(&self, request: &AdmissionRequest) -> Verdict {
+        let Some(scale) = &request.object else { return Verdict::allow() };
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        let objects: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &clonesets());
+        let name = request.name.as_deref().unwrap_or_default();
+        let stored = match call("read what is scaled", objects.get_opt(name)).await {
+            Ok(Some(stored)) => serde_json::to_value(stored).unwrap_or_default(),
+            // The API server says so itself.
+            Ok(None) => return Verdict::allow(),
+            Err(error) => return unknown(&error),
+        };
+        let Some(scaled) = object::scaled(stored, scale, request.old_object.as_ref()) else {
+            return Verdict::allow();
+        };
+        match self.quota(request).await {
+            Ok(quota) => object::check(&scaled, quota).verdict(),
+            Err(error) => unknown(&error),
+        }
+    }
+
     /// What the namespace of an object still allows. Most namespaces have no limit, and then nothing else is read.
     async fn quota(&self, request: &AdmissionRequest) -> Result<Option<Quota>, Error> {
         let name = request.namespace.as_deref().unwrap_or_default();
@@ -202,8 +227,7 @@ impl Reviewer {
         if Quota::of(&limited, 0).is_none() {
             return Ok(None);
         }
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(APPS_GROUP, "v1beta1", "CloneSet"));
-        let others: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), name, &resource);
+        let others: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), name, &clonesets());
         let others = call("count what is in a namespace", others.list(&ListParams::default())).await?;
         let used = others.items.iter().filter(|it| it.metadata.name != request.name);
         let used = used.map(|it| object::demand(&serde_json::to_value(it).unwrap_or_default())).sum();

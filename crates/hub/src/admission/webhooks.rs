@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kruise_core::{
-    admission::{cloneset, image_pull_job},
+    admission::{self, cloneset, image_pull_job},
     api::{self, fleet::GROUP},
     runtime::{
         access::{self, Right},
@@ -27,6 +27,7 @@ const VALIDATE_POLICY: &str = "/validate-fleet-kruise-io-placementpolicy";
 const VALIDATE_MEMBER: &str = "/validate-fleet-kruise-io-membercluster";
 const MUTATE_REQUEST: &str = "/mutate-fleet-kruise-io-joinrequest";
 const VALIDATE_REQUEST: &str = "/validate-fleet-kruise-io-joinrequest";
+const VALIDATE_SCALE: &str = "/validate-apps-kruise-io-cloneset-scale";
 const VALIDATE_NAMESPACE: &str = "/validate-namespace";
 
 const POLICIES: &[&str] = &["placementpolicies", "clusterplacementpolicies"];
@@ -59,6 +60,17 @@ const OF_FLEET: &[Registration] = &[
     },
 ];
 
+/// Numbers that come in by the subresource are judged as those in the object are.
+const OF_SCALES: &[Registration] = &[Registration {
+    operations: &[Operation::Update],
+    ..admission::of_our_kind(
+        "vclonesetscale.fleet.kruise.io",
+        Phase::Validating,
+        VALIDATE_SCALE,
+        &["clonesets/scale"],
+    )
+}];
+
 const fn of_the_fleet(
     name: &'static str,
     phase: Phase,
@@ -82,7 +94,7 @@ const fn of_the_fleet(
 
 /// Every row of every webhook that the hub serves.
 pub fn registrations() -> Vec<Registration> {
-    [OF_FLEET, cloneset::REGISTRATIONS, image_pull_job::REGISTRATIONS].concat()
+    [OF_FLEET, OF_SCALES, cloneset::REGISTRATIONS, image_pull_job::REGISTRATIONS].concat()
 }
 
 /// The names of the hub's configurations; others than a manager's, so that neither touches what is the other's.
@@ -134,6 +146,7 @@ pub fn server(
     let builder = asking(builder, VALIDATE_REQUEST, &reviewer, |by, it| async move { by.request(&it).await });
     let builder =
         asking(builder, VALIDATE_NAMESPACE, &reviewer, |by, it| async move { by.namespace(&it).await });
+    let builder = asking(builder, VALIDATE_SCALE, &reviewer, |by, it| async move { by.scale(&it).await });
     asking(builder, cloneset::VALIDATE_PATH, &reviewer, |by, it| async move { by.cloneset(&it).await }).bind()
 }
 
@@ -160,5 +173,18 @@ mod tests {
     #[test]
     fn the_table_of_webhooks_has_no_fault() {
         assert_eq!(registration::check(&registrations()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn split_9_whatever_takes_a_number_of_replicas_is_reviewed() {
+        for resource in ["clonesets", "clonesets/scale"] {
+            let is_asked = |it: &Registration| {
+                it.phase == Phase::Validating
+                    && it.resources.contains(&resource)
+                    && it.operations.contains(&Operation::Update)
+                    && it.failure == FailurePolicy::Fail
+            };
+            assert!(registrations().iter().any(is_asked), "{resource}");
+        }
     }
 }
