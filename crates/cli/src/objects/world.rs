@@ -150,6 +150,7 @@ pub fn clusters(
             word: Word::Heard,
             // Only the hub sees the shares of all objects.
             promised_to_others: 0,
+            claimed_by_others: 0,
             asked_for: 0,
         })
         .collect();
@@ -164,6 +165,7 @@ pub fn clusters(
                 assignment: share(name),
                 word: Word::Heard,
                 promised_to_others: 0,
+                claimed_by_others: 0,
                 asked_for: 0,
             });
         }
