@@ -6,10 +6,12 @@ use kruise_core::api::fleet::{
     keys::{conditions as types, events, reasons},
 };
 use scheduling::{
+    ledger::Revision,
     names::ClusterName,
     pulls::Completion,
     reason::{self, Condition as Division},
-    round::Condition as Matter,
+    release::Decision as Release,
+    round::{Condition as Matter, Why},
 };
 
 use super::{Account, Observed, Pulls, Totals, Trouble, is_silent};
@@ -23,6 +25,9 @@ pub(super) struct Aspect {
     reason: &'static str,
     message: String,
 }
+
+/// Why an object is not released that was taken back.
+const ROLLED_BACK: &str = "RolledBack";
 
 /// Types that say that something is the matter when they are true; the others when they are not.
 const MATTERS: [&str; 10] = [
@@ -149,6 +154,7 @@ fn matter(account: &Account<'_>, matter: &Matter) -> Option<Aspect> {
     let (kind, reason) = match matter {
         Matter::BudgetHeld { .. } => (types::BUDGET_HELD, "UsedUp"),
         Matter::DrainHeld { .. } => (types::DRAIN_HELD, "NoRoomElsewhere"),
+        Matter::VolumesHeld { .. } => (types::DRAIN_HELD, "HasVolumes"),
         Matter::Division(Division::Unplaced(_)) if account.is_served_nowhere() => {
             (types::UNPLACED, reasons::API_NOT_SUPPORTED)
         }
@@ -215,15 +221,45 @@ fn progress(account: &Account<'_>, totals: &Totals) -> Vec<Aspect> {
     let least = planned.population.saturating_sub(u64::from(account.prepared.spec.unavailable));
     let is_available = totals.available >= least;
     let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
-    let is_released = !planned.ledger.is_releasing();
-    let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
     vec![
         dispatched,
         applied,
         aspect(types::AVAILABLE, is_available, if is_available { "Enough" } else { "TooFew" }, message),
-        // A release that rests on its partition is not unwell (ST-5).
-        aspect(types::RELEASED, is_released, if is_released { "Everywhere" } else { "Releasing" }, updated),
+        released(account, totals),
     ]
+}
+
+/// Whether the object's template is everywhere, and what became of its release if it is not (REL-7).
+fn released(account: &Account<'_>, totals: &Totals) -> Aspect {
+    let ledger = &account.planned.ledger;
+    let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
+    if let Some(given_up) = ledger.rolled_back {
+        return aspect(types::RELEASED, false, ROLLED_BACK, rolled_back(account, given_up));
+    }
+    match ledger.paused() {
+        Some(why) => aspect(types::RELEASED, false, "Paused", format!("{updated}; {why}")),
+        None if ledger.is_releasing() => aspect(types::RELEASED, false, "Releasing", updated),
+        // A release that rests on its partition is not unwell (ST-5).
+        None => aspect(types::RELEASED, true, "Everywhere", updated),
+    }
+}
+
+/// Which revision was taken back, and why. Why is decided in one round and told in all that follow: those repeat what was said.
+fn rolled_back(account: &Account<'_>, given_up: Revision) -> String {
+    let begin = format!("revision {given_up} was taken back");
+    let status = account.observed.binding.and_then(|it| it.status.as_ref());
+    let mut told = status.iter().flat_map(|it| &it.conditions).filter(|it| it.type_ == types::RELEASED);
+    let known = told.find(|it| it.reason == ROLLED_BACK && it.message.starts_with(&begin));
+    let why = account.planned.decisions.iter().find_map(|it| match &it.why {
+        Why::Release(Release::RolledBack(why)) => Some(why.to_string()),
+        _ => None,
+    });
+    let end = format!("pods are of revision {} until the template is edited", account.planned.ledger.stable);
+    match (why, known) {
+        (Some(why), _) => format!("{begin}, as {why}; {end}"),
+        (None, Some(known)) => known.message.clone(),
+        (None, None) => format!("{begin}; {end}"),
+    }
 }
 
 /// Whether every node of a job has its image, as far as there is one to serve.
