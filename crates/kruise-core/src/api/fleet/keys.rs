@@ -59,6 +59,10 @@ pub const AGENT_FIELD_MANAGER: &str = "fleet-agent";
 pub mod features {
     /// Answer how many pods there is room for.
     pub const CAPACITY: &str = "Capacity";
+    /// Carry `scaleMaxUnavailable` of a share.
+    pub const SCALE_MAX_UNAVAILABLE: &str = "ScaleMaxUnavailable";
+    /// Take updated pods back when a partition is raised: the cluster's gate `CloneSetPartitionRollback` is on.
+    pub const PARTITION_ROLLBACK: &str = "PartitionRollback";
 }
 
 /// Condition types of FleetBindings.
