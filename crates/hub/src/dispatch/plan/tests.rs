@@ -1,5 +1,6 @@
 mod part;
 mod restored;
+mod told;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice, assignment::PodsAnswer, keys};
@@ -35,6 +36,7 @@ impl World {
             assignment: None,
             word: caution::Word::Heard,
             promised_to_others: 0,
+            claimed_by_others: 0,
             asked_for: 0,
         };
         Self {
