@@ -89,11 +89,14 @@ pub enum Command {
         /// The name of the cluster
         cluster: String,
     },
-    /// Move everything away from a cluster
+    /// Move everything away from a cluster, but for pods that have volumes of their own
     #[command(after_help = "Example:\n  kubectl fleet drain eu-1 --timeout 30m")]
     Drain {
         /// The name of the cluster
         cluster: String,
+        /// Move pods that have volumes of their own too: the volumes stay behind, and the pods begin with empty ones elsewhere
+        #[arg(long)]
+        move_stateful: bool,
         /// How long to wait until the cluster is empty; 0 not to wait
         #[arg(long, value_name = "DURATION", default_value = "0", value_parser = flags::duration)]
         timeout: Duration,

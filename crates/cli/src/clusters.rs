@@ -28,15 +28,21 @@ pub enum Mark {
     /// As any other.
     Uncordon,
     /// Everything away.
-    Drain,
+    Drain {
+        /// Pods with volumes of their own as well, without the volumes (CS-5).
+        move_stateful: bool,
+    },
 }
 
 impl Mark {
     fn change(self) -> Value {
         match self {
             Self::Cordon => json!({ "unschedulable": true }),
-            Self::Uncordon => json!({ "unschedulable": false, "drain": false }),
-            Self::Drain => json!({ "drain": true }),
+            // The next drain is asked again.
+            Self::Uncordon => json!({ "unschedulable": false, "drain": false, "moveStateful": false }),
+            Self::Drain { move_stateful: true } => json!({ "drain": true, "moveStateful": true }),
+            // Who drains a second time does not take back what was said the first time.
+            Self::Drain { move_stateful: false } => json!({ "drain": true }),
         }
     }
 
@@ -44,7 +50,7 @@ impl Mark {
         match self {
             Self::Cordon => format!("{cluster} is cordoned: it keeps what it has and gets nothing new"),
             Self::Uncordon => format!("{cluster} is used again"),
-            Self::Drain => {
+            Self::Drain { .. } => {
                 format!(
                     "{cluster} is being drained; `kubectl fleet get clusters` and `kubectl fleet status` show how far it is"
                 )
@@ -124,9 +130,9 @@ pub async fn mark(hub: &Hub, cluster: &str, mark: Mark) -> Result<Answer, Error>
     Ok(Answer::done(mark.told(cluster), value))
 }
 
-/// `drain`
-pub async fn drain(hub: &Hub, cluster: &str, timeout: Duration) -> Result<Answer, Error> {
-    let asked = mark(hub, cluster, Mark::Drain).await?;
+/// `drain`, as `how` says.
+pub async fn drain(hub: &Hub, cluster: &str, how: Mark, timeout: Duration) -> Result<Answer, Error> {
+    let asked = mark(hub, cluster, how).await?;
     if timeout.is_zero() {
         return Ok(asked);
     }
@@ -229,7 +235,15 @@ mod tests {
     }
 
     #[test]
+    fn cs_5_a_drain_moves_pods_with_volumes_only_if_told_to() {
+        assert_eq!(Mark::Drain { move_stateful: false }.change(), json!({ "drain": true }));
+        let both = json!({ "drain": true, "moveStateful": true });
+        assert_eq!(Mark::Drain { move_stateful: true }.change(), both);
+    }
+
+    #[test]
     fn uncordon_takes_back_a_drain_too() {
-        assert_eq!(Mark::Uncordon.change(), json!({ "unschedulable": false, "drain": false }));
+        let change = json!({ "unschedulable": false, "drain": false, "moveStateful": false });
+        assert_eq!(Mark::Uncordon.change(), change);
     }
 }

@@ -36,7 +36,9 @@ pub async fn run(arguments: Arguments) -> Result<Answer, Error> {
         Command::Get { what: arguments::Listed::Clusters } => clusters::list(&hub).await,
         Command::Cordon { cluster } => clusters::mark(&hub, &cluster, clusters::Mark::Cordon).await,
         Command::Uncordon { cluster } => clusters::mark(&hub, &cluster, clusters::Mark::Uncordon).await,
-        Command::Drain { cluster, timeout } => clusters::drain(&hub, &cluster, timeout).await,
+        Command::Drain { cluster, move_stateful, timeout } => {
+            clusters::drain(&hub, &cluster, clusters::Mark::Drain { move_stateful }, timeout).await
+        }
         Command::Status { object } => objects::status(&hub, &object).await,
         Command::Explain { object } => objects::explain(&hub, &object).await,
         Command::Plan { file } => objects::plan(&hub, &file).await,

@@ -16,7 +16,7 @@ use kruise_core::api::fleet::{
 };
 use scheduling::{
     ledger::{Column, PastTarget, Report, Revision, Row, Share},
-    moves::RebalanceState,
+    moves::{PolicyMark, RebalanceState},
     names::ClusterName,
     release::{Paused, Release, Stage},
     round::Ledger,
@@ -52,7 +52,10 @@ pub fn read(saved: &Saved, clusters: &[ClusterName], release: Option<Release>) -
         move_hole: saved.move_hole,
         rebalance: RebalanceState {
             asked: saved.rebalance.asked,
-            policy: saved.rebalance.policy_generation,
+            policy: PolicyMark {
+                id: revision(&saved.rebalance.policy).0,
+                generation: saved.rebalance.policy_generation,
+            },
             moved: saved.rebalance.moved,
             passed: saved.rebalance.passed_seconds,
         },
@@ -98,7 +101,8 @@ pub fn write(
     (saved.population, saved.scale_down, saved.move_hole) = (*population, *scale_down, *move_hole);
     saved.rebalance = RebalanceProgress {
         asked: rebalance.asked,
-        policy_generation: rebalance.policy,
+        policy: hash(Revision(rebalance.policy.id)),
+        policy_generation: rebalance.policy.generation,
         moved: rebalance.moved,
         passed_seconds: rebalance.passed,
     };

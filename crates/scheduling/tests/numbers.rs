@@ -1,4 +1,4 @@
-//! Numbers as users write them, free room and several objects in one round.
+//! Numbers as users write them, and free room.
 
 use scheduling::{
     numbers::{
@@ -6,11 +6,7 @@ use scheduling::{
         rebalance,
     },
     pulls,
-    split::{
-        Candidate, Request, WhenShort,
-        fit::{Cause, effective, quantised, weights},
-        round::{Contender, QuotaExceeded, Seen, check_quota, plan_all},
-    },
+    split::fit::{Cause, effective, quantised, weights},
 };
 
 fn percent(text: &str) -> IntOrPercent {
@@ -125,47 +121,6 @@ fn split_7_what_others_were_promised_is_not_free_and_running_pods_always_fit() {
     assert_eq!(effective(Some(2), 3, 4), Some(3));
     assert_eq!(effective(None, 3, 4), None);
     assert_eq!(effective(Some(u32::MAX), u32::MAX, 0), Some(u32::MAX));
-}
-
-fn contender(uid: &str, priority: i32, created: u64, running: u32) -> Contender {
-    let clusters = vec![Candidate { current: running, ..Candidate::new("only", 0) }];
-    Contender {
-        priority,
-        created,
-        uid: uid.to_owned(),
-        request: Request { replicas: 6, when_short: WhenShort::Hold, clusters, ..Request::default() },
-        seen: vec![Seen { free: Some(8), running }],
-    }
-}
-
-fn placed(mut contenders: Vec<Contender>) -> Vec<u32> {
-    plan_all(&mut contenders)
-        .into_iter()
-        .map(|it| it.expect("a request that makes sense").rows[0].replicas)
-        .collect()
-}
-
-#[test]
-fn split_9_higher_priority_then_age_decides_who_gets_the_room() {
-    assert_eq!(placed(vec![contender("a", 0, 1, 0), contender("b", 1, 2, 0)]), [2, 6]);
-    assert_eq!(placed(vec![contender("a", 0, 2, 0), contender("b", 0, 1, 0)]), [2, 6]);
-    assert_eq!(placed(vec![contender("b", 0, 1, 0), contender("a", 0, 1, 0)]), [2, 6]);
-    // What runs is never pushed out.
-    assert_eq!(placed(vec![contender("a", 0, 1, 5), contender("b", 1, 2, 0)]), [6, 6]);
-}
-
-#[test]
-fn split_7_a_grant_nobody_has_seen_running_takes_room_from_others() {
-    let mut granted = contender("a", 0, 1, 0);
-    granted.request.clusters[0].current = 6;
-    assert_eq!(placed(vec![granted, contender("b", 1, 2, 0)]), [6, 2]);
-}
-
-#[test]
-fn split_9_a_quota_counts_replicas_and_surge() {
-    assert_eq!(check_quota(12, [(5, 1), (5, 1)]), Ok(()));
-    assert_eq!(check_quota(11, [(5, 1), (5, 1)]), Err(QuotaExceeded { quota: 11, wanted: 12 }));
-    assert!(check_quota(u64::MAX - 1, [(u64::MAX, 1)]).is_err());
 }
 
 /// BUD-1

@@ -10,6 +10,7 @@ use kruise_core::api::fleet::{
     CloneSetSlice, Counts, Slice,
     assignment::{Assignment, AssignmentSpec, AssignmentStatus, CapacityAnswer, Intent, ShareState},
     binding::FleetBinding,
+    keys::features,
 };
 use scheduling::split::State;
 
@@ -143,7 +144,7 @@ fn obey(cluster: &mut Cluster) {
     let asked = spec.capacity_question.as_ref().map(|it| it.id.as_str());
     let known = old.capacity.filter(|it| asked == Some(it.question.as_str()));
     if asked.is_some() && known.is_none() {
-        Arc::make_mut(&mut cluster.facts).features.clear();
+        Arc::make_mut(&mut cluster.facts).features.retain(|it| it != features::CAPACITY);
     }
     let capacity = known.map(|it| CapacityAnswer {
         fit_now: it.fit_now.saturating_add(old.counts.replicas).saturating_sub(counts.replicas),

@@ -151,6 +151,7 @@ pub fn clusters(
             word: Word::Heard,
             // Only the hub sees the shares of all objects.
             promised_to_others: 0,
+            claimed_by_others: 0,
             asked_for: 0,
         })
         .collect();
@@ -165,6 +166,7 @@ pub fn clusters(
                 assignment: share(name),
                 word: Word::Heard,
                 promised_to_others: 0,
+                claimed_by_others: 0,
                 asked_for: 0,
             });
         }

@@ -5,7 +5,7 @@ mod numbers;
 mod overrides;
 
 use kruise_core::{
-    api::fleet::policy::{Fencing, Placement, RolloutOrder},
+    api::fleet::policy::{Dependencies, Encryption, Fencing, Placement, RolloutOrder},
     runtime::webhook::FieldError,
 };
 use serde_json::{Value, json};
@@ -60,6 +60,7 @@ pub fn check(policy: &Value, fleet: &[ClusterFacts]) -> Findings {
     findings.faults.extend(clusters::faults(&placement, fleet));
     findings.faults.extend(failover_faults(&placement));
     findings.faults.extend(overrides::faults(&placement));
+    findings.warnings.extend(not_yet(&placement));
     findings.warnings.extend(wave_warnings(&placement, fleet));
     findings.warnings.extend(no_cluster_warning(&placement, fleet));
     findings
@@ -115,6 +116,35 @@ fn failover_faults(placement: &Placement) -> Vec<FieldError> {
         }
     }
     faults
+}
+
+/// What is accepted and cannot be done yet, so that nobody counts on it (G-04). A part that is finished takes its line with it.
+fn not_yet(placement: &Placement) -> Vec<String> {
+    let Placement { rollout, failover, dependencies, encryption, .. } = placement;
+    let parts = [
+        (
+            *dependencies == Dependencies::Auto,
+            "spec.dependencies: Auto has no effect yet: put ConfigMaps, Secrets and ServiceAccounts into the clusters yourself",
+        ),
+        (
+            failover.enabled,
+            "spec.failover.enabled has no effect yet: replicas of a cluster that does not answer are not replaced elsewhere",
+        ),
+        (
+            rollout.pre_pull.enabled,
+            "spec.rollout.prePull has no effect yet: images are downloaded ahead only where a CloneSet asks for that itself",
+        ),
+        (
+            *encryption == Encryption::Sealed,
+            "spec.encryption: Sealed has no effect yet: bodies are stored on the hub as they are",
+        ),
+        (
+            rollout.order == RolloutOrder::Waves,
+            "spec.rollout.order: Waves cannot be carried out yet: objects of this policy are left as they are, scaling included, until \
+             it is Proportional",
+        ),
+    ];
+    parts.into_iter().filter(|it| it.0).map(|it| it.1.to_owned()).collect()
 }
 
 /// A cluster in two waves is in the first of them; one in none is in the last, which is called `rest`.

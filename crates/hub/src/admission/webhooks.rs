@@ -172,6 +172,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn split_9_whatever_takes_a_number_of_replicas_is_reviewed() {
+        for resource in ["clonesets", "clonesets/scale"] {
+            let is_asked = |it: &Registration| {
+                it.phase == Phase::Validating
+                    && it.resources.contains(&resource)
+                    && it.operations.contains(&Operation::Update)
+                    && it.failure == FailurePolicy::Fail
+            };
+            assert!(registrations().iter().any(is_asked), "{resource}");
+        }
+    }
+
+    #[test]
     fn the_table_of_webhooks_has_no_fault() {
         assert_eq!(registration::check(&registrations()), Vec::<String>::new());
     }

@@ -1,6 +1,7 @@
 //! Caches -> one read of the world for one object. The only reader of caches.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeSet,
     sync::{Arc, PoisonError},
 };
@@ -26,6 +27,7 @@ use super::{
     plan::{
         Cluster, Observed, Winner,
         caution::{self, Word},
+        order::{self, Contender, Rank},
         room,
     },
     raw::Raw,
@@ -33,6 +35,7 @@ use super::{
 use crate::{
     names::{self, RevisionKey},
     placement::{
+        kinds::{self, Division},
         matching::{self, Policy, Subject},
         select::ClusterFacts,
     },
@@ -102,6 +105,7 @@ where
         let mut clusters = self.clusters(&reference, known, policy.as_ref())?;
         if policy.as_ref().is_some_and(|it| room::matters(&it.placement)) {
             clusters.iter_mut().for_each(|it| it.promised_to_others = self.promised(it, &reference));
+            self.count_claims(object, policy.as_ref(), &mut clusters);
             let is_planned = ledger.is_some_and(|it| Some(it.generation) == object.meta().generation);
             self.count_waiting(&Key::of(&**object), &mut clusters, is_planned);
         }
@@ -151,6 +155,7 @@ where
                 assignment: self.assignment(&standing.facts.name, &name)?,
                 word: self.word(&standing.facts.name),
                 promised_to_others: 0,
+                claimed_by_others: 0,
                 asked_for: 0,
             };
             if is_known || cluster.takes_part(policy, (&K::group(&()), &K::kind(&()))) {
@@ -166,6 +171,7 @@ where
                 planning: State::Offline,
                 word: Word::Heard,
                 promised_to_others: 0,
+                claimed_by_others: 0,
                 asked_for: 0,
             });
         }
@@ -233,6 +239,47 @@ where
         room::promised(shares.iter().filter_map(|it| it.0.as_ref().ok()), &reference.uid)
     }
 
+    /// Notes what others that come first could use of the room in each cluster (SPLIT-9).
+    fn count_claims(&self, object: &Raw<K>, policy: Option<&Winner>, clusters: &mut [Cluster]) {
+        let own = policy.map(|it| rank(object, it));
+        let group = K::group(&());
+        for binding in self.shared.bindings.all() {
+            let Ok(binding) = &binding.0 else { continue };
+            let FederatedObject { kind, namespace, name, uid, .. } = &binding.spec.object;
+            if *kind != K::kind(&()) || Some(uid) == object.meta().uid.as_ref() {
+                continue;
+            }
+            let key = Key::new(namespace.as_deref().unwrap_or_default(), name);
+            let Some(other) = self.objects.get(&key) else { continue };
+            let generation = other.meta().generation.unwrap_or_default();
+            if other.meta().deletion_timestamp.is_some() || !order::is_short(binding, generation) {
+                continue;
+            }
+            let Some(winner) = self.policy(&other).filter(|it| own.as_ref() > Some(&rank(&*other, it)))
+            else {
+                continue;
+            };
+            let division = kinds::of(&group, kind).division(&other.json());
+            let Ok(Division::Pods(numbers)) = division else { continue };
+            let granted: u64 =
+                binding.spec.ledger.clusters.values().map(|it| u64::from(it.share.replicas)).sum();
+            let contender = Contender {
+                kind: (&group, kind),
+                placement: &winner.placement,
+                numbers: &numbers,
+                wanted: u64::from(numbers.replicas).saturating_sub(granted),
+            };
+            let name = names::assignment(&binding.spec.object);
+            for cluster in &mut *clusters {
+                let key = Key::new(&names::cluster_namespace(&cluster.facts.name), &name);
+                let share = self.shared.assignments.get(&key);
+                let share = share.as_ref().and_then(|it| it.0.as_ref().ok());
+                let claim = contender.claim(&cluster.facts, cluster.planning, share);
+                cluster.claimed_by_others = cluster.claimed_by_others.saturating_add(claim);
+            }
+        }
+    }
+
     /// The policy that wins for the object. A job that was made from a list of images is placed as its list is.
     fn policy(&self, object: &Raw<K>) -> Option<Winner> {
         let own = Subject {
@@ -248,6 +295,16 @@ where
         }
         let list = self.shared.lists.holder(object);
         list.and_then(|it| winner(&self.shared, &it)).or_else(|| winner(&self.shared, &own))
+    }
+}
+
+/// The place of an object among those that want the same room.
+fn rank(object: &impl Resource, policy: &Winner) -> Rank {
+    let meta = object.meta();
+    Rank {
+        priority: Reverse(policy.placement.priority),
+        created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |it| it.0),
+        uid: meta.uid.clone().unwrap_or_default(),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod ahead;
 mod basis;
 pub mod caution;
 mod names;
+pub(super) mod order;
 mod pulls;
 pub(super) mod room;
 pub mod secrets;
@@ -81,6 +82,8 @@ pub struct Cluster {
     pub word: caution::Word,
     /// Replicas of other objects that it was granted and that nobody has seen on a node yet (SPLIT-7).
     pub promised_to_others: u64,
+    /// Room there that objects which come first could use (SPLIT-9).
+    pub claimed_by_others: u64,
     /// Seconds for which it has been asked how much room it has.
     pub asked_for: u32,
 }

@@ -25,6 +25,7 @@ use kruise_core::{
 use scheduling::{
     ledger::{Revision, Row},
     reason::{self, Change},
+    release::Decision as Release,
     round::{self as arithmetic, Pulls as Slots, Why},
     split::State,
 };
@@ -196,6 +197,14 @@ impl Account<'_> {
         selected.filter_map(|(name, why)| Some((self.cluster(name)?, why)))
     }
 
+    /// What a cluster's agent is too old for, though a share of this object needs it (HA-6).
+    fn too_old(&self, cluster: &str) -> Option<&'static str> {
+        let facts = &self.cluster(cluster)?.facts;
+        let judged = self.prepared.selections.iter().find(|it| it.0.as_str() == cluster)?;
+        let is_selected = matches!(judged.1, Selection::Selected { .. } | Selection::NothingNew { .. });
+        self.prepared.needs.iter().find(|it| is_selected && !facts.can(it)).copied()
+    }
+
     /// Clusters that carry out newer plans than this hub knows, and are left alone because of that (HA-5).
     fn ahead(&self) -> impl Iterator<Item = &Cluster> {
         self.given().filter(|(row, it)| it.is_ahead_of(row.share.seq)).map(|it| it.1)
@@ -361,7 +370,9 @@ fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
     let mut rows: Vec<ClusterRow> = given.collect();
     let lacking = account.lacking().map(|(cluster, why)| (cluster, why.to_string()));
     let unfit = account.unfit().map(|(cluster, why)| (cluster, why.clone()));
-    for (cluster, reason) in lacking.chain(unfit) {
+    let too_old = account.observed.clusters.iter().filter(|it| account.too_old(&it.facts.name).is_some());
+    let too_old = too_old.map(|it| (it, reason(account, &it.facts.name)));
+    for (cluster, reason) in lacking.chain(unfit).chain(too_old) {
         let name = &cluster.facts.name;
         if rows.iter().all(|it| it.cluster != *name) {
             let (cluster, state) = (name.clone(), Some(cluster.shown));
@@ -388,6 +399,11 @@ fn reason(account: &Account<'_>, cluster: &str) -> String {
     let stuck = status.filter(|it| matches!(it.state, Some(ShareState::Conflict | ShareState::Failed)));
     if let Some(condition) = stuck.and_then(|it| it.conditions.first()) {
         return condition.message.clone();
+    }
+    if let Some(feature) = account.too_old(cluster) {
+        return format!(
+            "gets nothing new: its agent is too old for {feature}, which this object needs; update the agent"
+        );
     }
     let lasting = |it: &&Why| {
         let is_frozen = matches!(it, Why::Placed(why) if why.change == Change::Frozen);
@@ -442,6 +458,16 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
     if !given.is_empty() {
         let (reason, message) = (events::SCHEDULED, format!("placed on {}", reason::list(&given)));
         notes.push(Note { told: Told::EveryTime, severity: Severity::Normal, reason, message });
+    }
+    for decision in &account.planned.decisions {
+        let Why::Release(step) = &decision.why else { continue };
+        let reason = match step {
+            Release::RolledBack(_) => events::ROLLED_BACK,
+            Release::ReleasePaused(_) => events::RELEASE_PAUSED,
+            _ => continue,
+        };
+        let (told, message) = (Told::EveryTime, step.to_string());
+        notes.push(Note { told, severity: Severity::Warning, reason, message });
     }
     for names in &account.routing.ambiguous {
         let message = format!("several pods have this name; say which: {}", names.join(", "));

@@ -131,7 +131,12 @@ fn ledger() -> impl Strategy<Value = Ledger> {
                 population: n[0].into(),
                 scale_down: n[1].into(),
                 move_hole: n[2].into(),
-                rebalance: RebalanceState { asked, policy: 9, moved: n[3].into(), passed: n[4] },
+                rebalance: RebalanceState {
+                    asked,
+                    policy: PolicyMark { id: u64::from(n[3]), generation: 9 },
+                    moved: n[3].into(),
+                    passed: n[4],
+                },
                 release,
                 rolled_back: words.2.filter(|it| *it != Revision::default()),
                 pre_download: words.3.filter(|it| *it != Revision::default()),

@@ -9,10 +9,14 @@ use std::collections::BTreeMap;
 
 use kruise_core::api::fleet::{
     keys,
-    policy::{self, ClusterBounds, ClusterWeight, DynamicWeights, Placement, ReplicasMode, RolloutOrder},
+    policy::{
+        self, ClusterBounds, ClusterWeight, DynamicWeights, Placement, RebalanceTrigger, ReplicasMode,
+        RolloutOrder,
+    },
 };
 use scheduling::{
     ledger::Revision,
+    moves::PolicyMark,
     names::{ClusterName, GroupName, TopologyKey},
     numbers::{self, Error, Pace, Percent, Rounding},
     partition::Seeding,
@@ -44,12 +48,14 @@ pub struct Object<'a> {
     pub target: Revision,
     /// The policy that won.
     pub placement: &'a Placement,
-    /// The policy's generation.
-    pub policy_generation: u64,
+    /// Which policy that is, and in which state.
+    pub policy: PolicyMark,
     /// Why this round takes place; weights by free room follow it.
     pub cause: fit::Cause,
     /// The weights in use, by cluster, where they come from free room.
     pub weights_in_use: &'a BTreeMap<String, u32>,
+    /// Whether a continuous rebalance may begin with new weights: nothing was moved in this interval, and all answers are there.
+    pub may_weigh_anew: bool,
     /// Whether raising the partition takes updated pods back.
     pub partition_rollback: bool,
     /// The object it comes after, while that one is being released.
@@ -87,6 +93,12 @@ pub struct Member<'a> {
     pub stopped: bool,
 }
 
+impl Member<'_> {
+    fn fit(&self) -> Option<u32> {
+        fit::effective(self.free, self.running, self.promised_to_others)
+    }
+}
+
 /// What one round of `scheduling` looks at, and how each cluster was judged.
 #[derive(Debug, Clone)]
 pub struct Prepared<'a> {
@@ -108,6 +120,8 @@ pub struct Prepared<'a> {
     pub selections: Vec<(ClusterName, Selection)>,
     /// The weights by free room that were used, by cluster; none where they are the policy's.
     pub weights: BTreeMap<String, u32>,
+    /// What agents must be able to do for a share of this object.
+    pub needs: Vec<&'static str>,
     after: Option<&'a str>,
     pre_download: Option<PreDownload>,
     pre_pull: Option<PrePullView>,
@@ -162,13 +176,13 @@ pub fn prepare<'a>(object: &Object<'a>, fleet: &[Member<'_>]) -> Result<Prepared
         member.has_row || !matches!(selection, Selection::Not(_))
     };
     let parts: Vec<(&Member<'_>, Selection)> = fleet.into_iter().zip(judged).filter(takes_part).collect();
-    let by_room = weights_by_room(object, &parts);
     let waves = match placement.rollout.order {
         RolloutOrder::Proportional => Vec::new(),
         RolloutOrder::Waves => rules::waves(&placement.rollout, parts.iter().map(|it| it.0.facts)),
     };
-    let clusters: Vec<Cluster> =
-        parts.iter().map(|(member, selection)| cluster(object, member, selection, &by_room)).collect();
+    let weighed = |by_room: &BTreeMap<String, u32>| -> Vec<Cluster> {
+        parts.iter().map(|(member, selection)| cluster(object, member, selection, by_room)).collect()
+    };
     let spread = spread(placement);
     let mode = match placement.replicas.mode {
         ReplicasMode::Divided => Mode::Divided,
@@ -179,18 +193,25 @@ pub fn prepare<'a>(object: &Object<'a>, fleet: &[Member<'_>]) -> Result<Prepared
         policy::WhenShort::Overcommit => WhenShort::Overcommit,
         policy::WhenShort::Hold => WhenShort::Hold,
     };
-    let population = population(
-        object,
-        &Request {
-            replicas: object.numbers.replicas,
-            mode,
-            selects_none: selects_none(&selections),
-            when_short,
-            goal: Goal::LeastMovement,
-            spread: spread.clone(),
-            clusters: clusters.iter().map(|it| it.candidate.clone()).collect(),
-        },
-    );
+    let request = |clusters: &[Cluster]| Request {
+        replicas: object.numbers.replicas,
+        mode,
+        selects_none: selects_none(&selections),
+        when_short,
+        goal: Goal::LeastMovement,
+        spread: spread.clone(),
+        clusters: clusters.iter().map(|it| it.candidate.clone()).collect(),
+    };
+    let mut by_room = weights_by_room(object, &parts, object.cause);
+    let mut clusters = weighed(&by_room);
+    if may_weigh_anew(object) {
+        let anew = weights_by_room(object, &parts, fit::Cause::Rebalance);
+        let other = weighed(&anew);
+        if anew != by_room && rules::is_rebalance_due(object, &request(&other))? {
+            (by_room, clusters) = (anew, other);
+        }
+    }
+    let population = population(object, &request(&clusters));
     Ok(Prepared {
         spec: spec(object, mode, population)?,
         rules: rules::rules(object, population)?,
@@ -201,6 +222,7 @@ pub fn prepare<'a>(object: &Object<'a>, fleet: &[Member<'_>]) -> Result<Prepared
         clusters,
         selections,
         weights: by_room,
+        needs: object.numbers.needs(),
         after: object.after,
         pre_download: object.numbers.pre_download.map(|it| PreDownload { min_updated_ready: it.into() }),
         pre_pull: object.pre_pull,
@@ -227,7 +249,11 @@ fn cluster(
 ) -> Cluster {
     let placement = object.placement;
     let facts = member.facts;
-    let (tier, state) = state(member, selection);
+    let (tier, mut state) = state(member, selection);
+    // An agent that does not know a field of the share would drop it (HA-6).
+    if object.numbers.needs().iter().any(|it| !facts.can(it)) {
+        state = State::strongest([state, State::Cordoned]);
+    }
     let weight = match placement.replicas.dynamic {
         DynamicWeights::None => weight(&placement.replicas.weights, facts),
         // Whoever gives all away has no weight.
@@ -244,7 +270,7 @@ fn cluster(
             weight,
             min,
             max,
-            fit: fit::effective(member.free, member.running, member.promised_to_others),
+            fit: member.fit(),
             current: member.current,
             named_for_deletion: member.named.len() as u32,
             groups: spread(placement).iter().map(group).collect(),
@@ -255,6 +281,7 @@ fn cluster(
         names: fingerprint(member.named),
         dispatched: member.dispatched,
         stopped: member.stopped,
+        moves_stateful: facts.moves_stateful,
     }
 }
 
@@ -271,7 +298,11 @@ fn state(member: &Member<'_>, selection: &Selection) -> (u32, State) {
 
 /// Weights by free room, of the clusters that keep what they have: while these are the same clusters and nothing but
 /// estimates change, so are the weights (SPLIT-7).
-fn weights_by_room(object: &Object<'_>, parts: &[(&Member<'_>, Selection)]) -> BTreeMap<String, u32> {
+fn weights_by_room(
+    object: &Object<'_>,
+    parts: &[(&Member<'_>, Selection)],
+    cause: fit::Cause,
+) -> BTreeMap<String, u32> {
     if object.placement.replicas.dynamic == DynamicWeights::None {
         return BTreeMap::new();
     }
@@ -279,13 +310,24 @@ fn weights_by_room(object: &Object<'_>, parts: &[(&Member<'_>, Selection)]) -> B
         matches!(state(it.0, &it.1).1, State::Ready | State::Unconfirmed | State::Cordoned | State::Offline)
     };
     let kept: Vec<&Member<'_>> = parts.iter().filter(keeps).map(|it| it.0).collect();
-    let fits: Vec<_> =
-        kept.iter().map(|it| fit::effective(it.free, it.running, it.promised_to_others)).collect();
+    let fits: Vec<_> = kept.iter().map(|it| it.fit()).collect();
     let known = object.weights_in_use;
     let in_use: Option<Vec<u32>> = kept.iter().map(|it| known.get(&it.facts.name).copied()).collect();
     let in_use = in_use.filter(|it| it.len() == known.len());
-    let weights = fit::weights(in_use.as_deref(), &fits, object.cause);
+    let weights = fit::weights(in_use.as_deref(), &fits, cause);
     kept.iter().map(|it| it.facts.name.clone()).zip(weights).collect()
+}
+
+/// Whether a continuous rebalance may look at the room that there is now (SPLIT-7). It does so once in an interval at most: while it
+/// moves, the weights that it began with stand.
+fn may_weigh_anew(object: &Object<'_>) -> bool {
+    let Placement { replicas, rebalance, .. } = object.placement;
+    object.may_weigh_anew
+        && object.cause == fit::Cause::Report
+        && replicas.dynamic == DynamicWeights::FreeCapacity
+        && rebalance.trigger == RebalanceTrigger::Continuous
+        // Such pods are moved by no rebalance (CS-5).
+        && !object.numbers.stateful
 }
 
 /// A cluster takes the largest weight that matches it, and 1 if none does.
@@ -300,6 +342,11 @@ fn bounds(rules: &[ClusterBounds], cluster: &ClusterFacts) -> (u32, Option<u32>)
     let max = matching().filter_map(|it| it.max).min();
     let min = matching().filter_map(|it| it.min).max().unwrap_or(0);
     (max.map_or(min, |it| min.min(it)), max)
+}
+
+/// The most replicas that a policy lets a cluster have; none if there is no limit.
+pub(crate) fn most(placement: &Placement, cluster: &ClusterFacts) -> Option<u32> {
+    bounds(&placement.replicas.per_cluster, cluster).1
 }
 
 fn spread(placement: &Placement) -> Vec<Spread> {
@@ -348,6 +395,7 @@ fn spec(object: &Object<'_>, mode: Mode, population: u64) -> Result<Spec, Error>
         paused: *paused,
         target: object.target,
         in_place_only: object.numbers.in_place_only,
+        stateful: object.numbers.stateful,
         population: Population::Granted,
         numbers: if per_cluster { Numbers::PerCluster } else { Numbers::Global },
     })

@@ -33,6 +33,8 @@ pub struct ClusterFacts {
     pub apis: Vec<String>,
     /// What its agent can do beyond the first version of the protocol.
     pub features: Vec<String>,
+    /// Whether a drain takes pods with volumes of their own as well (CS-5).
+    pub moves_stateful: bool,
 }
 
 impl From<&MemberCluster> for ClusterFacts {
@@ -48,6 +50,7 @@ impl From<&MemberCluster> for ClusterFacts {
             taints: member.spec.taints.clone(),
             apis: status.apis,
             features: status.features,
+            moves_stateful: member.spec.move_stateful,
         }
     }
 }
@@ -66,6 +69,11 @@ impl ClusterFacts {
             "provider" => self.provider.as_deref(),
             label => self.labels.get(label).map(String::as_str),
         }
+    }
+
+    /// Whether its agent can do this beyond the first version of the protocol.
+    pub fn can(&self, feature: &str) -> bool {
+        self.features.iter().any(|it| it == feature)
     }
 
     /// Whether it serves a kind in some version.

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 use sim::nodes::NodeShape;
 
-use crate::kit::{HUB, MEMBERS, Stage, WEB, all_pods, play, policy};
+use crate::kit::{FLEET, HUB, MEMBERS, Stage, WEB, all_pods, play, policy};
 
 /// Pods of half a node: each member has three nodes of 16 CPUs, and so room for six.
 fn halves(spec: &mut Value) {
@@ -107,6 +107,34 @@ fn split_7_free_capacity_divides_by_room_and_a_moving_estimate_moves_nothing() {
             .unwrap();
         stage.pass(300).await;
         assert_eq!((stage.replicas(), &stage.binding()["spec"]), (before, &ledger));
+    });
+}
+
+#[test]
+fn split_7_a_continuous_rebalance_follows_room_that_changed_for_good() {
+    play(async |stage| {
+        for name in ["x", "y", "z"] {
+            stranger(&stage, "member-1", name);
+        }
+        stage.pass(30).await;
+        stage.place(&policy(|it| {
+            it["replicas"] = json!({"dynamic": "FreeCapacity"});
+            it["rebalance"] = json!({"trigger": "Continuous", "tolerance": "5%"});
+        }));
+        stage.apply("v1", 10, halves);
+        stage.until("member-1 has half of what the others have", |it| it.replicas() == [2, 4, 4]).await;
+        stage.until("all of them run", |it| it.ready_of("v1") == 10).await;
+        // The others leave for good: a third each would be best now, and 5% of ten is no replica at all.
+        for name in ["x", "y", "z"] {
+            let path = format!("/api/v1/namespaces/other/pods/{name}");
+            stage.world.write("member-1", Method::DELETE, &path, &Value::Null).unwrap();
+        }
+        stage.until("replicas follow", |it| it.sorted_replicas() == [3, 3, 4] && it.replicas()[0] >= 3).await;
+        stage.until("all of them run", |it| it.ready_of("v1") == 10 && all_pods(&it.world).len() == 10).await;
+        stage.pass(600).await;
+        let before = stage.versions();
+        stage.pass(600).await;
+        assert_eq!(stage.versions(), before, "and rest");
     });
 }
 
@@ -216,5 +244,48 @@ fn proto_8_an_object_that_rested_for_long_asks_again_before_it_grows() {
             })
             .await;
         assert_eq!(waiting(&stage), 0);
+    });
+}
+
+#[test]
+fn split_9_the_object_of_higher_priority_gets_the_room_and_the_other_one_what_is_left() {
+    play(async |stage| {
+        let of = |name: &str, priority: i32| {
+            let mut policy = replicas(json!({"whenShort": "Hold"}));
+            policy["metadata"]["name"] = json!(name);
+            policy["spec"]["priority"] = json!(priority);
+            policy["spec"]["targets"] = json!([{"kind": "CloneSet", "name": name}]);
+            policy
+        };
+        let folder = format!("{FLEET}/namespaces/shop/placementpolicies");
+        for policy in [of("web", 1), of("api", 10)] {
+            stage.world.write(HUB, Method::POST, &folder, &policy).unwrap();
+        }
+        // The one that is less important has been there for longer, and wants more than there is.
+        stage.apply("v1", 6, halves);
+        stage.rests(6, 0).await;
+        let mut second = stage.web();
+        second["metadata"] = json!({"name": "api", "namespace": "shop"});
+        second["spec"]["selector"]["matchLabels"] = json!({"app": "api"});
+        second["spec"]["template"]["metadata"]["labels"] = json!({"app": "api"});
+        second["spec"]["template"]["spec"]["containers"][0]["image"] = json!("v2");
+        second["spec"]["replicas"] = json!(9);
+        second.as_object_mut().unwrap().remove("status");
+        stage.apply("v1", 18, halves);
+        stage.world.write(HUB, Method::POST, WEB.trim_end_matches("/web"), &second).unwrap();
+        stage.until("all room is used", |it| it.ready_of("v1") + it.ready_of("v2") == 18).await;
+        assert_eq!((stage.ready_of("v2"), waiting(&stage)), (9, 0), "the important one has all it wants");
+        stage.pass(120).await;
+        let before = stage.versions();
+        stage.pass(300).await;
+        assert_eq!(stage.versions(), before, "and both rest");
+        // Room that appears goes to whoever is short: the important one first.
+        second = stage.read(HUB, &WEB.replace("/web", "/api")).unwrap();
+        second["spec"]["replicas"] = json!(11);
+        stage.world.write(HUB, Method::PUT, &WEB.replace("/web", "/api"), &second).unwrap();
+        stage.pass(60).await;
+        stage.world.add_node("member-2", "another", &NodeShape::default());
+        stage.until("it has the new room", |it| it.ready_of("v2") == 11).await;
+        assert_eq!(stage.ready_of("v1"), 9);
     });
 }

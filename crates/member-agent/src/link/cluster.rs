@@ -131,7 +131,7 @@ async fn tell(
     let description = Description {
         versions: ClusterVersions { kubernetes, agent: env!("CARGO_PKG_VERSION").to_owned() },
         apis: member.served(gates).await?,
-        features: member.features(),
+        features: member.features(gates),
         epoch: status.epoch,
         load,
     };

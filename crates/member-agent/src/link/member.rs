@@ -58,6 +58,18 @@ pub fn needs() -> Vec<Right> {
     ]
 }
 
+/// What an agent can do beyond the first version of the protocol. A new field of a share is told here, so that the hub gives it to nobody
+/// who would drop it (HA-6).
+fn features(sees_nodes: bool, gates: Gates) -> BTreeSet<String> {
+    let told = [
+        (sees_nodes, keys::features::CAPACITY),
+        (true, keys::features::PULL_SECRETS),
+        (true, keys::features::SCALE_MAX_UNAVAILABLE),
+        (gates.is_on(Gate::CloneSetPartitionRollback), keys::features::PARTITION_ROLLBACK),
+    ];
+    told.into_iter().filter(|it| it.0).map(|it| it.1.to_owned()).collect()
+}
+
 /// The member cluster.
 #[derive(Clone)]
 pub struct Member {
@@ -116,9 +128,8 @@ impl Member {
     }
 
     /// What can be done here beyond the first version of the protocol.
-    pub fn features(&self) -> BTreeSet<String> {
-        let counts = self.nodes.iter().map(|_| keys::features::CAPACITY);
-        counts.chain([keys::features::PULL_SECRETS]).map(str::to_owned).collect()
+    pub fn features(&self, gates: Gates) -> BTreeSet<String> {
+        features(self.nodes.is_some(), gates)
     }
 
     /// The version of the API server; nothing if it does not say.

@@ -2,7 +2,7 @@
 
 use scheduling::{
     ledger::{Report, Revision, Row},
-    moves::{Rebalance, Trigger},
+    moves::{PolicyMark, Rebalance, Trigger},
     partition::Seeding,
     release::Gate,
     round::{Cluster, Ledger, Numbers, OnReturn, Population, Rules, Spec, UnknownCountsAs, World, plan},
@@ -113,6 +113,7 @@ fn cluster(number: u32, even: u32, uid: &str) -> Cluster {
         names: 0,
         dispatched: 0,
         stopped: false,
+        moves_stateful: false,
     }
 }
 
@@ -126,6 +127,7 @@ fn spec(replicas: u32) -> Spec {
         paused: false,
         target: Revision(1),
         in_place_only: false,
+        stateful: false,
         population: Population::Granted,
         numbers: Numbers::Global,
     }
@@ -139,7 +141,13 @@ fn rules() -> Rules {
         max_overlap: 100,
         max_lost: 5,
         progress_deadline: 600,
-        rebalance: Rebalance { trigger: Trigger::Never, tolerance: 0, max_moves: 0, interval: 0, policy: 1 },
+        rebalance: Rebalance {
+            trigger: Trigger::Never,
+            tolerance: 0,
+            max_moves: 0,
+            interval: 0,
+            policy: PolicyMark { id: 1, generation: 1 },
+        },
         on_return: OnReturn::Keep,
         partition_rollback: false,
         gate: Gate::default(),

@@ -8,5 +8,5 @@ mod rebalance;
 mod shrink;
 
 pub use grow::{GrowRoom, Growth};
-pub use rebalance::{Held, Imbalance, Rebalance, RebalanceState, Trigger};
+pub use rebalance::{Held, Imbalance, PolicyMark, Rebalance, RebalanceState, Trigger};
 pub use shrink::{Giver, ShrinkRoom, Shrunk};

@@ -11,8 +11,25 @@ pub struct Rebalance {
     pub max_moves: u32,
     /// Seconds of an interval.
     pub interval: u32,
-    /// The policy's generation; another one asks for a rebalance.
-    pub policy: u64,
+    /// The policy as it is; another one, or another state of it, asks for a rebalance.
+    pub policy: PolicyMark,
+}
+
+/// Which policy, and in which state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PolicyMark {
+    /// What tells it from others, those of the same name before it included; 0 if that is not known.
+    pub id: u64,
+    /// Its generation; 0 if there was none yet.
+    pub generation: u64,
+}
+
+impl PolicyMark {
+    /// Whether `now` is certainly another policy, or this one after an edit.
+    fn has_changed(self, now: Self) -> bool {
+        let was_known = self.generation != 0;
+        was_known && (self.generation != now.generation || (self.id != 0 && self.id != now.id))
+    }
 }
 
 /// `rebalance.trigger` of the policy.
@@ -32,8 +49,8 @@ pub enum Trigger {
 pub struct RebalanceState {
     /// Whether one was asked for and is not finished.
     pub asked: bool,
-    /// The policy's generation that was seen last.
-    pub policy: u64,
+    /// The policy that was seen last.
+    pub policy: PolicyMark,
     /// Replicas moved in this interval.
     pub moved: u64,
     /// Seconds of this interval that have passed.
@@ -70,7 +87,7 @@ impl RebalanceState {
     /// How many moves may begin now (MOVE-4, MOVE-5), or why none may though some are due.
     pub fn allowance(&mut self, rules: &Rebalance, seen: &Imbalance, elapsed: u32) -> Result<u64, Held> {
         if self.policy != rules.policy {
-            self.asked |= rules.trigger != Trigger::Never && self.policy != 0;
+            self.asked |= rules.trigger != Trigger::Never && self.policy.has_changed(rules.policy);
             self.policy = rules.policy;
         }
         if seen.largest == 0 && seen.all_are_heard {
@@ -125,8 +142,9 @@ impl fmt::Display for Held {
 mod tests {
     use super::*;
 
+    const POLICY: PolicyMark = PolicyMark { id: 7, generation: 1 };
     const RULES: Rebalance =
-        Rebalance { trigger: Trigger::Continuous, tolerance: 2, max_moves: 3, interval: 300, policy: 1 };
+        Rebalance { trigger: Trigger::Continuous, tolerance: 2, max_moves: 3, interval: 300, policy: POLICY };
     const OFF: Imbalance = Imbalance { largest: 5, overdue: 0, gate_is_open: false, all_are_heard: true };
 
     #[test]
@@ -151,14 +169,33 @@ mod tests {
         let rules = Rebalance { trigger: Trigger::OnPolicyChange, ..RULES };
         let mut state = RebalanceState::default();
         assert_eq!(state.allowance(&rules, &OFF, 0), Ok(0));
-        let changed = Rebalance { policy: 2, ..rules };
+        let changed = Rebalance { policy: PolicyMark { generation: 2, ..POLICY }, ..rules };
         assert_eq!(state.allowance(&changed, &OFF, 0), Ok(3));
         assert_eq!(state.allowance(&changed, &Imbalance { largest: 1, ..OFF }, 0), Ok(3));
         assert_eq!(state.allowance(&changed, &Imbalance { largest: 0, ..OFF }, 0), Ok(0));
         assert_eq!(state.allowance(&changed, &OFF, 0), Ok(0));
+        let next = PolicyMark { generation: 3, ..POLICY };
         assert_eq!(
-            state.allowance(&Rebalance { trigger: Trigger::Never, policy: 3, ..rules }, &OFF, 0),
+            state.allowance(&Rebalance { trigger: Trigger::Never, policy: next, ..rules }, &OFF, 0),
             Ok(0)
         );
+    }
+
+    #[test]
+    fn move_5_another_policy_of_the_same_generation_asks_too() {
+        let rules = Rebalance { trigger: Trigger::OnPolicyChange, ..RULES };
+        let mut state = RebalanceState::default();
+        assert_eq!(state.allowance(&rules, &OFF, 0), Ok(0), "the first policy of an object asks for nothing");
+        let other = Rebalance { policy: PolicyMark { id: 8, ..POLICY }, ..rules };
+        assert_eq!(state.allowance(&other, &OFF, 0), Ok(3));
+    }
+
+    #[test]
+    fn move_5_a_ledger_that_knows_no_more_than_the_generation_asks_for_nothing_by_that() {
+        let rules = Rebalance { trigger: Trigger::OnPolicyChange, ..RULES };
+        let known = PolicyMark { id: 0, generation: 1 };
+        let mut state = RebalanceState { policy: known, ..RebalanceState::default() };
+        assert_eq!(state.allowance(&rules, &OFF, 0), Ok(0));
+        assert_eq!(state.policy, POLICY);
     }
 }

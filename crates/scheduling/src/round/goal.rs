@@ -45,6 +45,8 @@ impl Draft<'_> {
                 _ if cluster.candidate.state == State::Returning => State::Cordoned,
                 // Pods added there during a release would all be of one revision, due or not (REV-7).
                 _ if takes_more(cluster.candidate.state) && self.is_one_sided(place) => State::Cordoned,
+                // What it has stays, as the volumes would (CS-5).
+                _ if self.keeps_volumes(place) => State::Cordoned,
                 _ => cluster.candidate.state,
             };
             let current = if line.reach == Reach::Away { 0 } else { line.before };
@@ -64,6 +66,13 @@ impl Draft<'_> {
     /// Whether a cluster cannot run old pods beside new ones while there are both.
     pub(super) fn is_one_sided(&self, place: usize) -> bool {
         self.ledger.is_releasing() && self.world.clusters[place].seeding == Seeding::Unable
+    }
+
+    /// Whether a cluster is drained and its pods stay all the same, because nobody said that their volumes may be left behind
+    /// (CS-5).
+    pub(super) fn keeps_volumes(&self, place: usize) -> bool {
+        let cluster = &self.world.clusters[place];
+        self.world.spec.stateful && cluster.candidate.state == State::Draining && !cluster.moves_stateful
     }
 
     fn follow(&mut self, answer: &split::Answer) {
@@ -89,19 +98,18 @@ impl Draft<'_> {
     fn rebalance(&mut self) {
         let deadline = self.world.rules.progress_deadline;
         let heard: Vec<usize> = self.heard().collect();
+        let distance = |it: &usize| self.lines[*it].before.abs_diff(self.lines[*it].ideal);
+        // Pods with volumes of their own are where they should be, wherever they are (CS-5).
+        let stays = self.world.spec.stateful;
         let seen = Imbalance {
-            largest: heard
-                .iter()
-                .map(|it| self.lines[*it].before.abs_diff(self.lines[*it].ideal))
-                .max()
-                .unwrap_or(0),
+            largest: heard.iter().filter(|_| !stays).map(distance).max().unwrap_or(0),
             overdue: self
                 .live()
                 .map(|it| &self.ledger.rows[it])
                 .filter(|it| it.moving_for > deadline)
                 .map(|it| u64::from(it.moving))
                 .sum(),
-            all_are_heard: self.live().count() == heard.len(),
+            all_are_heard: stays || self.live().count() == heard.len(),
             gate_is_open: self.ledger.release.as_ref().is_some_and(|it| it.gate_is_open()),
         };
         let allowed = self.ledger.rebalance.allowance(&self.world.rules.rebalance, &seen, self.world.elapsed);

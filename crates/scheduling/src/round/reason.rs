@@ -214,6 +214,13 @@ pub enum Condition {
         /// Replicas it keeps.
         replicas: u32,
     },
+    /// A cluster is not emptied, because pods with volumes of their own do not move by themselves (CS-5).
+    VolumesHeld {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Replicas it keeps.
+        replicas: u32,
+    },
     /// Replicas should be evened out, and are not now.
     RebalanceHeld(moves::Held),
     /// The release waits.
@@ -248,6 +255,11 @@ impl fmt::Display for Condition {
             Self::DrainHeld { cluster, replicas } => {
                 write!(f, "{cluster} keeps {replicas} replicas until they are available elsewhere")
             }
+            Self::VolumesHeld { cluster, replicas } => write!(
+                f,
+                "{cluster} keeps {replicas} replicas that have volumes of their own: a drain leaves them unless it is told to move them \
+                 and leave the volumes (`kubectl fleet drain {cluster} --move-stateful`)"
+            ),
             Self::RebalanceHeld(held) => held.fmt(f),
             Self::ReleaseHeld(held) => held.fmt(f),
             Self::WaitsFor(other) => write!(f, "the new template waits until the release of {other} is over"),

@@ -24,7 +24,11 @@ impl Draft<'_> {
                 matches!(self.world.clusters[place].candidate.state, State::Draining | State::Excluded);
             if draining && line.replicas > 0 {
                 let (cluster, replicas) = (self.ledger.rows[place].cluster.clone(), line.replicas);
-                self.conditions.push(Condition::DrainHeld { cluster, replicas });
+                self.conditions.push(if self.keeps_volumes(place) {
+                    Condition::VolumesHeld { cluster, replicas }
+                } else {
+                    Condition::DrainHeld { cluster, replicas }
+                });
             }
         }
     }

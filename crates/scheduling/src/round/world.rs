@@ -54,6 +54,8 @@ pub struct Spec {
     pub target: Revision,
     /// Whether pods are only ever updated in place, so that members can carry no maxSurge.
     pub in_place_only: bool,
+    /// Whether pods have volumes of their own, which stay behind when a pod moves to another cluster (CS-5).
+    pub stateful: bool,
     /// What the pods of the fleet belong to.
     pub population: Population,
     /// Whether partition and budgets are about the fleet or about each cluster.
@@ -142,6 +144,8 @@ pub struct Cluster {
     pub dispatched: u64,
     /// Whether a lost cluster is known to run nothing any more: fenced, or declared stopped.
     pub stopped: bool,
+    /// Whether a drain of it takes pods with volumes of their own as well (CS-5).
+    pub moves_stateful: bool,
 }
 
 impl Cluster {

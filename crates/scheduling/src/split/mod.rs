@@ -9,7 +9,6 @@ mod check;
 pub mod fit;
 mod ideal;
 mod mins;
-pub mod round;
 mod settle;
 mod slot;
 mod spread;

@@ -35,6 +35,7 @@ impl Fleet {
             names: 0,
             dispatched: 0,
             stopped: false,
+            moves_stateful: false,
         });
         let mut member = Member::new(self.in_place, self.rules.partition_rollback, self.spec.in_place_only);
         member.seeds = !unable && self.variant != Variant::NeverSeeds;

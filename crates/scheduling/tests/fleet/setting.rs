@@ -2,7 +2,7 @@
 
 use scheduling::{
     ledger::Revision,
-    moves::{Rebalance, Trigger},
+    moves::{PolicyMark, Rebalance, Trigger},
     names::{GroupName, TopologyKey},
     numbers::{IntOrPercent, Percent},
     release::{Approval, Gate, OnFailure, PrePull, Wave},
@@ -232,7 +232,7 @@ pub(crate) fn rules() -> Rules {
             tolerance: 0,
             max_moves: u32::MAX,
             interval: 0,
-            policy: 1,
+            policy: PolicyMark { id: 1, generation: 1 },
         },
         on_return: OnReturn::Keep,
         partition_rollback: false,
@@ -251,6 +251,7 @@ pub(crate) fn spec() -> Spec {
         paused: false,
         target: Revision(1),
         in_place_only: false,
+        stateful: false,
         population: Population::Granted,
         numbers: Numbers::Global,
     }

@@ -260,6 +260,7 @@ impl Sides {
                     names: 0,
                     dispatched: self.written[it].last().map_or(0, |it| it.seq),
                     stopped: false,
+                    moves_stateful: false,
                 }
             })
             .collect();

@@ -22,6 +22,11 @@ fn warnings(parts: Value) -> Vec<String> {
     findings.warnings
 }
 
+/// What is told about waves besides that there are none yet.
+fn about_waves(parts: Value) -> Vec<String> {
+    warnings(parts).into_iter().filter(|it| !it.starts_with("spec.rollout.order")).collect()
+}
+
 fn object_refusal(replicas: i64, rolling: Value) -> Option<String> {
     refusal(object::check(&cloneset(replicas, rolling), None).verdict())
 }
@@ -116,9 +121,9 @@ fn bad_input_3_a_policy_that_selects_no_cluster_is_accepted_with_a_warning() {
 fn bad_input_4_overlapping_waves_warn_and_left_out_clusters_are_in_the_last() {
     let wave = |name: &str, cluster: &str| json!({"name": name, "clusters": {"names": [cluster]}});
     let waves = json!([wave("a", "eu-1"), wave("b", "eu-1")]);
-    let found = warnings(json!({"rollout": {"order": "Waves", "waves": waves}}));
+    let found = about_waves(json!({"rollout": {"order": "Waves", "waves": waves}}));
     assert_eq!(found, ["cluster eu-1 is in waves a and b: a counts"]);
-    let left_out = warnings(json!({"rollout": {"order": "Waves", "waves": [wave("a", "eu-1")]}}));
+    let left_out = about_waves(json!({"rollout": {"order": "Waves", "waves": [wave("a", "eu-1")]}}));
     assert!(left_out.is_empty(), "{left_out:?}");
     assert_names(
         policy_refusal(
@@ -204,7 +209,7 @@ fn bad_input_7_and_split_9_a_number_written_through_the_scale_subresource_has_th
     let quota = object::Quota { limit: 9, used_by_others: 3 };
     assert_eq!(refused(4, Some(quota)), None);
     assert_names(refused(5, Some(quota)), "spec.replicas: Forbidden", "8 replicas and surge pods");
-    assert!(!object::is_to_judge(&scaled(3), Some(&stored)), "nothing is scaled");
+    assert!(object::demand(&scaled(3)) <= object::demand(&stored), "nothing is scaled");
     assert_eq!(object::scaled(&stored, &json!({}))["spec"]["replicas"], 0);
 }
 
@@ -252,6 +257,23 @@ fn a_quota_of_the_namespace_caps_replicas_and_surge() {
     let unreadable = json!({"metadata": {"annotations": {"fleet.kruise.io/quota-pods": "many"}}});
     assert_eq!(object::Quota::of(&unreadable, 0).unwrap().limit, 0);
     assert_eq!(object::Quota::of(&json!({}), 0), None);
+}
+
+#[test]
+fn g_04_what_is_accepted_and_does_nothing_yet_is_told_with_its_field() {
+    let told = |parts: Value, field: &str, word: &str| {
+        let warnings = warnings(parts);
+        assert!(
+            warnings.iter().any(|it| it.starts_with(field) && it.contains(word)),
+            "{field}: {warnings:?}"
+        );
+    };
+    told(json!({"dependencies": "Auto"}), "spec.dependencies", "no effect yet");
+    told(json!({"failover": {"enabled": true}}), "spec.failover.enabled", "no effect yet");
+    told(json!({"rollout": {"prePull": {"enabled": true}}}), "spec.rollout.prePull", "no effect yet");
+    told(json!({"encryption": "Sealed"}), "spec.encryption", "no effect yet");
+    told(json!({"rollout": {"order": "Waves"}}), "spec.rollout.order", "scaling");
+    assert_eq!(warnings(json!({"rollout": {"onFailure": "Rollback"}})), Vec::<String>::new());
 }
 
 #[test]

@@ -1,9 +1,15 @@
 //! What a round of any kind begins with: the ledger, the body, and how every cluster is judged.
 
-use kruise_core::api::fleet::{GROUP, PatchStep, binding::Ledger as Saved, keys};
+use kruise_core::api::fleet::{
+    GROUP, PatchStep,
+    binding::{Ledger as Saved, PolicyRef},
+    keys::{self, features},
+};
 use scheduling::{
     ledger::Revision,
+    moves::PolicyMark,
     partition::Seeding,
+    rank::sha256,
     split::{State, fit},
 };
 use serde_json::Value;
@@ -11,6 +17,7 @@ use serde_json::Value;
 use super::{
     Cluster, Observed, Winner,
     caution::Word,
+    order,
     room::{self, Room},
     secrets::Deal,
 };
@@ -76,11 +83,12 @@ impl Basis {
             per_cluster: annotation(observed.object, keys::NUMBERS) == Some("PerCluster"),
             target: self.target,
             placement: &winner.placement,
-            policy_generation: u64::try_from(winner.reference.generation).unwrap_or_default(),
+            policy: mark(&winner.reference),
             // Weights that are made before all answers are there would stand.
             cause: if room.is_waiting() { fit::Cause::Report } else { cause(observed, &self.saved) },
             weights_in_use: &self.saved.weights,
-            partition_rollback: false,
+            may_weigh_anew: !room.is_waiting() && self.saved.rebalance.moved == 0,
+            partition_rollback: rolls_back(observed),
             after: None,
             pre_pull: None,
             elapsed: observed.elapsed,
@@ -97,6 +105,10 @@ impl Basis {
     ) -> Member<'a> {
         let cluster = &observed.clusters[place];
         let row = self.saved.clusters.get(&cluster.facts.name);
+        let current = row.map_or(0, |it| it.share.replicas);
+        let (free, running) = (room.free(place, cluster), cluster.status().map_or(0, room::running));
+        let promised = cluster.promised_to_others;
+        let held_back = order::held_back(free, running, promised, current, cluster.claimed_by_others);
         let mut states = vec![cluster.planning];
         states.extend(cluster.is_ahead_of(row.map_or(0, |it| it.share.seq)).then_some(State::Offline));
         states.extend((cluster.word == Word::Doubted).then_some(State::Offline));
@@ -108,15 +120,31 @@ impl Basis {
             facts: &cluster.facts,
             state: State::strongest(states),
             has_row: row.is_some(),
-            current: row.map_or(0, |it| it.share.replicas),
-            free: room.free(place, cluster),
-            running: cluster.status().map_or(0, room::running),
-            promised_to_others: cluster.promised_to_others,
+            current,
+            free,
+            running,
+            promised_to_others: promised + held_back,
             named: routing.named(&cluster.facts.name),
+            // As old as the protocol: every agent can.
             seeding: Seeding::Able,
             dispatched: cluster.stored().map_or(0, |it| it.seq),
             stopped: false,
         }
+    }
+}
+
+/// Whether raising the partition takes updated pods back (REV-5). That is a gate of each cluster's manager, which no object can set: a
+/// cluster without it would keep the pods, so all must have it.
+fn rolls_back(observed: &Observed<'_>) -> bool {
+    observed.clusters.iter().all(|it| it.facts.can(features::PARTITION_ROLLBACK))
+}
+
+/// Which policy that is. A policy that was deleted and made again is another one, though both begin with generation 1.
+fn mark(policy: &PolicyRef) -> PolicyMark {
+    let digest = sha256(policy.uid.as_bytes());
+    PolicyMark {
+        id: u64::from_be_bytes(std::array::from_fn(|it| digest[it])).max(1),
+        generation: u64::try_from(policy.generation).unwrap_or_default(),
     }
 }
 
@@ -128,7 +156,7 @@ fn cause(observed: &Observed<'_>, saved: &Saved) -> fit::Cause {
     } else if policy != observed.policy.map(|it| &it.reference) {
         fit::Cause::Policy
     } else {
-        // Clusters that came or left are seen from the weights themselves.
+        // Clusters that came or left are seen from the weights themselves, and whether a rebalance is due from the split.
         fit::Cause::Report
     }
 }

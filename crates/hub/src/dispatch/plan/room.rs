@@ -86,7 +86,7 @@ impl Room {
         }
         let plain = question(placement, body, replicas);
         let asked = observed.clusters.iter().zip(patches).map(|(cluster, patches)| {
-            let can_answer = cluster.facts.features.iter().any(|it| it == features::CAPACITY);
+            let can_answer = cluster.facts.can(features::CAPACITY);
             let Some(patches) = patches.as_ref().ok().filter(|_| can_answer) else { return Asked::default() };
             let question = match patches.as_slice() {
                 [] => plain.clone(),

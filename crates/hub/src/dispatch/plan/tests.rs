@@ -1,3 +1,4 @@
+mod heeded;
 mod part;
 mod restored;
 mod told;
@@ -36,6 +37,7 @@ impl World {
             assignment: None,
             word: caution::Word::Heard,
             promised_to_others: 0,
+            claimed_by_others: 0,
             asked_for: 0,
         };
         Self {

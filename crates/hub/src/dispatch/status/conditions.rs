@@ -6,10 +6,12 @@ use kruise_core::api::fleet::{
     keys::{conditions as types, events, reasons},
 };
 use scheduling::{
+    ledger::Revision,
     names::ClusterName,
     pulls::Completion,
     reason::{self, Condition as Division},
-    round::Condition as Matter,
+    release::Decision as Release,
+    round::{Condition as Matter, Why},
 };
 
 use super::{Account, Observed, Pulls, Totals, Trouble, happened, health::Health, is_silent};
@@ -23,6 +25,9 @@ pub(super) struct Aspect {
     reason: &'static str,
     message: String,
 }
+
+/// Why an object is not released that was taken back.
+const ROLLED_BACK: &str = "RolledBack";
 
 /// Types that say that something is the matter when they are true; the others when they are not.
 const MATTERS: [&str; 10] = [
@@ -152,6 +157,7 @@ fn matter(account: &Account<'_>, matter: &Matter) -> Option<Aspect> {
     let (kind, reason) = match matter {
         Matter::BudgetHeld { .. } => (types::BUDGET_HELD, "UsedUp"),
         Matter::DrainHeld { .. } => (types::DRAIN_HELD, "NoRoomElsewhere"),
+        Matter::VolumesHeld { .. } => (types::DRAIN_HELD, "HasVolumes"),
         Matter::Division(Division::Unplaced(_)) if account.is_served_nowhere() => {
             (types::UNPLACED, reasons::API_NOT_SUPPORTED)
         }
@@ -216,21 +222,50 @@ fn progress(account: &Account<'_>, totals: &Totals, health: Option<&Health>) -> 
     }
     let planned = account.planned;
     let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
-    let is_released = !planned.ledger.is_releasing();
     let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
     let health = health.map(|it| {
         [
             aspect(types::AVAILABLE, it.is_available, it.available, message),
-            aspect(types::PROGRESSING, it.is_progressing, it.progressing, updated.clone()),
+            aspect(types::PROGRESSING, it.is_progressing, it.progressing, updated),
         ]
     });
     let mut aspects = vec![dispatched, applied];
     aspects.extend(health.into_iter().flatten());
-    aspects.push(
-        // A release that rests on its partition is not unwell (ST-5).
-        aspect(types::RELEASED, is_released, if is_released { "Everywhere" } else { "Releasing" }, updated),
-    );
+    aspects.push(released(account, totals));
     aspects
+}
+
+/// Whether the object's template is everywhere, and what became of its release if it is not (REL-7).
+fn released(account: &Account<'_>, totals: &Totals) -> Aspect {
+    let ledger = &account.planned.ledger;
+    let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
+    if let Some(given_up) = ledger.rolled_back {
+        return aspect(types::RELEASED, false, ROLLED_BACK, rolled_back(account, given_up));
+    }
+    match ledger.paused() {
+        Some(why) => aspect(types::RELEASED, false, "Paused", format!("{updated}; {why}")),
+        None if ledger.is_releasing() => aspect(types::RELEASED, false, "Releasing", updated),
+        // A release that rests on its partition is not unwell (ST-5).
+        None => aspect(types::RELEASED, true, "Everywhere", updated),
+    }
+}
+
+/// Which revision was taken back, and why. Why is decided in one round and told in all that follow: those repeat what was said.
+fn rolled_back(account: &Account<'_>, given_up: Revision) -> String {
+    let begin = format!("revision {given_up} was taken back");
+    let status = account.observed.binding.and_then(|it| it.status.as_ref());
+    let mut told = status.iter().flat_map(|it| &it.conditions).filter(|it| it.type_ == types::RELEASED);
+    let known = told.find(|it| it.reason == ROLLED_BACK && it.message.starts_with(&begin));
+    let why = account.planned.decisions.iter().find_map(|it| match &it.why {
+        Why::Release(Release::RolledBack(why)) => Some(why.to_string()),
+        _ => None,
+    });
+    let end = format!("pods are of revision {} until the template is edited", account.planned.ledger.stable);
+    match (why, known) {
+        (Some(why), _) => format!("{begin}, as {why}; {end}"),
+        (None, Some(known)) => known.message.clone(),
+        (None, None) => format!("{begin}; {end}"),
+    }
 }
 
 /// Whether every node of a job has its image, as far as there is one to serve.

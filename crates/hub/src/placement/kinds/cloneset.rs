@@ -43,6 +43,10 @@ impl Kind for CloneSets {
             scale_unavailable: number(object, "/spec/scaleStrategy/maxUnavailable")?,
             paused: object.pointer(&format!("{ROLLING}/paused")).and_then(Value::as_bool).unwrap_or(false),
             in_place_only: text(&format!("{ROLLING}/podUpdatePolicy")) == "InPlaceOnly",
+            stateful: object
+                .pointer("/spec/volumeClaimTemplates")
+                .and_then(Value::as_array)
+                .is_some_and(|it| !it.is_empty()),
             pods_to_delete: texts(object, "/spec/scaleStrategy/podsToDelete"),
             pre_download: pre_download(object, replicas)?,
         }))

@@ -8,7 +8,10 @@ pub mod totals;
 pub mod whole;
 
 use kruise_core::{
-    api::{APPS_GROUP, fleet::Slice},
+    api::{
+        APPS_GROUP,
+        fleet::{Slice, keys::features},
+    },
     revision::data::RevisionData,
     runtime::webhook::FieldError,
 };
@@ -72,10 +75,21 @@ pub struct PodNumbers {
     pub paused: bool,
     /// Whether pods are only ever updated in place.
     pub in_place_only: bool,
+    /// Whether pods have volumes of their own, so that they do not move by themselves (CS-5).
+    pub stateful: bool,
     /// Pods to delete, as `pod` or `cluster/pod`.
     pub pods_to_delete: Vec<String>,
     /// How many updated pods must be ready before images are downloaded ahead; none if they are not.
     pub pre_download: Option<u32>,
+}
+
+impl PodNumbers {
+    /// What agents must be able to do beyond the first version of the protocol to carry a share of these numbers. A new field of a share
+    /// has a line here (HA-6).
+    pub fn needs(&self) -> Vec<&'static str> {
+        let needed = [(self.scale_unavailable.is_some(), features::SCALE_MAX_UNAVAILABLE)];
+        needed.into_iter().filter(|it| it.0).map(|it| it.1).collect()
+    }
 }
 
 /// The numbers of a job that downloads images.

@@ -48,12 +48,24 @@ fn the_numbers_of_a_cloneset_are_read_as_written() {
             scale_unavailable: percent(30),
             paused: true,
             in_place_only: false,
+            stateful: false,
             pods_to_delete: vec!["web-a".to_owned(), "eu-1/web-b".to_owned()],
             pre_download: None,
         }
     );
     let bare = pods(&json!({"spec": {}}));
     assert_eq!((bare.replicas, bare.partition, bare.unavailable, bare.surge), (1, None, None, None));
+}
+
+#[test]
+fn cs_5_pods_with_claims_of_their_own_are_stateful() {
+    let with = |claims: Value| {
+        let mut object = cloneset();
+        object["spec"]["volumeClaimTemplates"] = claims;
+        pods(&object).stateful
+    };
+    assert!(with(json!([{"metadata": {"name": "data"}}])));
+    assert!(!with(json!([])) && !with(Value::Null));
 }
 
 #[test]

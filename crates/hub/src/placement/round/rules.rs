@@ -11,6 +11,7 @@ use scheduling::{
     numbers::{Error, IntOrPercent, Percent, Rounding, rebalance},
     release::{self, Approval, Gate, Wave},
     round::{OnReturn, Rules, UnknownCountsAs},
+    split::{self, Request},
 };
 
 use super::Object;
@@ -57,7 +58,6 @@ pub(super) fn rules(object: &Object<'_>, population: u64) -> Result<Rules, Error
         read_number("rebalance.maxUnavailable", &rules.max_unavailable)?,
         population,
     )?;
-    let tolerance = IntOrPercent::parse("rebalance.tolerance", &rules.tolerance)?;
     let max_moves = read_number("rebalance.maxMoves", &rules.max_moves)?;
     let Failover { enabled, max_overlap, max_clusters, on_return, .. } = &placement.failover;
     let max_overlap = IntOrPercent::parse("failover.maxOverlap", max_overlap)?;
@@ -78,10 +78,10 @@ pub(super) fn rules(object: &Object<'_>, population: u64) -> Result<Rules, Error
                 RebalanceTrigger::OnPolicyChange => Trigger::OnPolicyChange,
                 RebalanceTrigger::Continuous => Trigger::Continuous,
             },
-            tolerance: fitted(tolerance.resolve(population, Rounding::Down)),
+            tolerance: tolerance(object, population)?,
             max_moves: fitted(max_moves.resolve(population, Rounding::Up)),
             interval: seconds(rules.interval),
-            policy: object.policy_generation,
+            policy: object.policy,
         },
         on_return: match on_return {
             policy::OnReturn::Keep => OnReturn::Keep,
@@ -90,6 +90,19 @@ pub(super) fn rules(object: &Object<'_>, population: u64) -> Result<Rules, Error
         partition_rollback: object.partition_rollback,
         gate: gate_without_waves(&placement.rollout),
     })
+}
+
+fn tolerance(object: &Object<'_>, population: u64) -> Result<u32, Error> {
+    let tolerance = IntOrPercent::parse("rebalance.tolerance", &object.placement.rebalance.tolerance)?;
+    Ok(u32::try_from(tolerance.resolve(population, Rounding::Down)).unwrap_or(u32::MAX))
+}
+
+/// Whether some cluster is further from its ideal share than a continuous rebalance leaves it (MOVE-5).
+pub(super) fn is_rebalance_due(object: &Object<'_>, request: &Request) -> Result<bool, Error> {
+    let Ok(answer) = split::plan(request) else { return Ok(false) };
+    let tolerance = tolerance(object, answer.population)?;
+    let mut distances = request.clusters.iter().zip(&answer.rows).map(|it| it.0.current.abs_diff(it.1.ideal));
+    Ok(distances.any(|it| it > tolerance))
 }
 
 /// A policy names no gate for a release without waves. Who asks for a rollback wants it when a cluster makes no

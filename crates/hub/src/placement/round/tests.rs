@@ -49,6 +49,7 @@ fn numbers(replicas: u32) -> PodNumbers {
         scale_unavailable: None,
         paused: false,
         in_place_only: false,
+        stateful: false,
         pods_to_delete: Vec::new(),
         pre_download: None,
     }
@@ -62,9 +63,10 @@ fn object<'a>(numbers: &'a PodNumbers, placement: &'a Placement) -> Object<'a> {
         per_cluster: false,
         target: Revision(1),
         placement,
-        policy_generation: 1,
+        policy: PolicyMark { id: 1, generation: 1 },
         cause: fit::Cause::Spec,
         weights_in_use: const { &BTreeMap::new() },
+        may_weigh_anew: false,
         partition_rollback: false,
         after: None,
         pre_pull: None,
@@ -324,6 +326,49 @@ fn split_7_weights_by_free_room_stay_while_only_reports_come_in() {
     // One that is silent for a while is still there.
     fleet[1].state = State::Offline;
     assert_eq!(weights(&fleet, &in_use, fit::Cause::Report), [7, 8]);
+}
+
+#[test]
+fn split_7_a_continuous_rebalance_weighs_anew_where_room_is_off_by_more_than_the_tolerance() {
+    let mut placement = Placement::default();
+    placement.replicas.dynamic = DynamicWeights::FreeCapacity;
+    placement.rebalance.trigger = RebalanceTrigger::Continuous;
+    placement.rebalance.tolerance = "10%".to_owned();
+    let facts = ["a", "b"].map(facts);
+    let in_use = BTreeMap::from([("a".to_owned(), 20), ("b".to_owned(), 20)]);
+    let ten = numbers(10);
+    let stateful = PodNumbers { stateful: true, ..numbers(10) };
+    let weights = |free: u32, placement: &Placement, numbers: &PodNumbers, may_weigh_anew: bool| {
+        let mut fleet = facts.each_ref().map(member);
+        for it in &mut fleet {
+            (it.has_row, it.current, it.running) = (true, 5, 5);
+        }
+        (fleet[0].free, fleet[1].free) = (Some(35), Some(free));
+        let weighed = Object {
+            cause: fit::Cause::Report,
+            weights_in_use: &in_use,
+            may_weigh_anew,
+            ..object(numbers, placement)
+        };
+        prepare(&weighed, &fleet).unwrap().weights.into_values().collect::<Vec<_>>()
+    };
+    // 40 and 20 would be 7 and 3, two off; 40 and 30 would be 6 and 4, which is let be.
+    assert_eq!(weights(15, &placement, &ten, true), [20, 10]);
+    assert_eq!(weights(25, &placement, &ten, true), [20, 20]);
+    assert_eq!(weights(15, &placement, &ten, false), [20, 20], "it has moved in this interval");
+    assert_eq!(weights(15, &placement, &stateful, true), [20, 20], "CS-5: what stays is not weighed");
+    placement.rebalance.trigger = RebalanceTrigger::OnPolicyChange;
+    assert_eq!(weights(15, &placement, &ten, true), [20, 20]);
+}
+
+#[test]
+fn ha_6_a_cluster_whose_agent_does_not_know_a_field_of_the_share_gets_nothing_new() {
+    let mut facts = ["a", "b"].map(facts);
+    facts[0].features = vec!["Unheard-of".to_owned(), "ScaleMaxUnavailable".to_owned()];
+    let fleet = facts.each_ref().map(member);
+    let limited = PodNumbers { scale_unavailable: Some(percent(50)), ..numbers(10) };
+    assert_eq!(placed(&limited, &Placement::default(), &fleet), [("a".to_owned(), 5), ("b".to_owned(), 0)]);
+    assert_eq!(sorted(placed(&numbers(10), &Placement::default(), &fleet)), [5, 5], "nobody needs it");
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn cluster(name: &str) -> ClusterFacts {
         taints: Vec::new(),
         apis: vec!["apps.kruise.io/v1beta1/CloneSet".to_owned()],
         features: Vec::new(),
+        moves_stateful: false,
     }
 }
 

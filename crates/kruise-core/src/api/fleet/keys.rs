@@ -63,6 +63,10 @@ pub mod features {
     pub const CAPACITY: &str = "Capacity";
     /// Bring pull secrets that travel inside an Assignment to where a job finds them.
     pub const PULL_SECRETS: &str = "PullSecrets";
+    /// Carry `scaleMaxUnavailable` of a share.
+    pub const SCALE_MAX_UNAVAILABLE: &str = "ScaleMaxUnavailable";
+    /// Take updated pods back when a partition is raised: the cluster's gate `CloneSetPartitionRollback` is on.
+    pub const PARTITION_ROLLBACK: &str = "PartitionRollback";
 }
 
 /// Condition types of FleetBindings.

@@ -74,6 +74,10 @@ pub struct MemberClusterSpec {
     /// Whether everything is moved away from the cluster.
     #[serde(default, skip_serializing_if = "is_default")]
     pub drain: bool,
+    /// Whether a drain also moves pods that have volumes of their own. The volumes stay behind, and the pods begin with empty ones
+    /// elsewhere; without this they stay where they are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub move_stateful: bool,
     /// An operator's word that the cluster is lost, so that others take over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared_lost: Option<LostDeclaration>,

@@ -19,7 +19,6 @@ pub(crate) struct Target {
 /// Every target. Add a line here for a new entry point.
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "split", run: split::plan_any },
-    Target { name: "round", run: split::plan_round },
     Target { name: "partition", run: partition::plan_any },
     Target { name: "sidecar", run: partition::plan_sidecar },
     Target { name: "webster", run: webster::fill_any },

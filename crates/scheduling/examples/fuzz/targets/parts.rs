@@ -1,23 +1,19 @@
-//! The small entry points: budgets, weights by room, quotas, turns and ranks.
+//! The small entry points: budgets, weights by room, turns and ranks.
 
 use scheduling::{
     numbers::{self, IntOrPercent, Pace, Percent},
     rank::{rank, sha256},
     release::{Ordered, Turn, turns},
-    split::{
-        fit::{self, Cause},
-        round::check_quota,
-    },
+    split::fit::{self, Cause},
 };
 
 use super::Bytes;
 
 pub(crate) fn parts_any(bytes: &mut Bytes) {
-    match bytes.below(5) {
+    match bytes.below(4) {
         0 => budgets_any(bytes),
         1 => weights_any(bytes),
-        2 => quota_any(bytes),
-        3 => turns_any(bytes),
+        2 => turns_any(bytes),
         _ => rank_any(bytes),
     }
 }
@@ -65,17 +61,6 @@ fn weights_any(bytes: &mut Bytes) {
     assert_eq!(fit::weights(Some(&used), &fits, Cause::Policy), weights);
     let (free, running, promised) = (bytes.maybe(), bytes.number(), bytes.word());
     assert!(fit::effective(free, running, promised).is_none_or(|it| free.is_some() && it >= running));
-}
-
-fn quota_any(bytes: &mut Bytes) {
-    let objects: Vec<(u64, u64)> = (0..bytes.below(6))
-        .map(|_| (bytes.word() >> bytes.below(64), bytes.word() >> bytes.below(64)))
-        .collect();
-    let quota = bytes.word() >> bytes.below(64);
-    let wanted: u128 = objects.iter().map(|it| u128::from(it.0) + u128::from(it.1)).sum();
-    let refused = check_quota(quota, objects.iter().copied()).is_err();
-    // A sum that no number holds is above every quota but the largest.
-    assert!(refused == (wanted > u128::from(quota)) || quota == u64::MAX);
 }
 
 fn turns_any(bytes: &mut Bytes) {

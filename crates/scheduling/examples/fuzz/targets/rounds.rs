@@ -2,7 +2,7 @@
 
 use scheduling::{
     ledger::{Column, Report, Revision, Row, Share, Taken},
-    moves::{Rebalance, Trigger},
+    moves::{PolicyMark, Rebalance, Trigger},
     names::ClusterName,
     numbers::{IntOrPercent, Percent},
     partition::Seeding,
@@ -243,6 +243,7 @@ fn cluster(bytes: &mut Bytes, index: u64) -> Cluster {
         names: bytes.below(2),
         dispatched: bytes.below(3),
         stopped: bytes.below(8) == 0,
+        moves_stateful: bytes.below(2) == 0,
     }
 }
 
@@ -256,6 +257,7 @@ fn spec(bytes: &mut Bytes) -> Spec {
         paused: bytes.below(5) == 0,
         target: Revision(1 + bytes.below(3)),
         in_place_only: bytes.below(5) == 0,
+        stateful: bytes.below(5) == 0,
         population: Population::Granted,
         numbers: bytes.pick(&[Numbers::Global, Numbers::PerCluster]),
     }
@@ -274,7 +276,7 @@ fn rules(bytes: &mut Bytes) -> Rules {
             tolerance: bytes.number(),
             max_moves: bytes.number(),
             interval: bytes.number(),
-            policy: bytes.below(3),
+            policy: PolicyMark { id: bytes.below(3), generation: bytes.below(3) },
         },
         on_return: bytes.pick(&[OnReturn::Keep, OnReturn::Failback]),
         partition_rollback: bytes.below(2) == 0,

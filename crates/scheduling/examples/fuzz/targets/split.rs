@@ -1,11 +1,8 @@
-//! The replica split, alone and with several objects in one round.
+//! The replica split.
 
 use scheduling::{
     numbers::Percent,
-    split::{
-        self, Answer, Candidate, Goal, Mode, Request, Spread, State, WhenShort, WhenUnsatisfiable,
-        round::{Contender, Seen, plan_all},
-    },
+    split::{self, Answer, Candidate, Goal, Mode, Request, Spread, State, WhenShort, WhenUnsatisfiable},
 };
 
 use super::Bytes;
@@ -27,24 +24,6 @@ pub(crate) fn plan_any(bytes: &mut Bytes) {
     let mut other = split::plan(&turned).expect("the same clusters");
     other.rows.reverse();
     assert_eq!(other.rows, answer.rows);
-}
-
-pub(crate) fn plan_round(bytes: &mut Bytes) {
-    let contender = |bytes: &mut Bytes, uid: u64| {
-        let request = request(bytes);
-        let seen =
-            request.clusters.iter().map(|_| Seen { free: bytes.maybe(), running: bytes.number() }).collect();
-        let uid = uid.to_string();
-        Contender { priority: bytes.below(3) as i32, created: bytes.below(3), uid, request, seen }
-    };
-    let mut contenders: Vec<Contender> = (0..bytes.below(4)).map(|it| contender(bytes, it)).collect();
-    let answers = plan_all(&mut contenders);
-    assert_eq!(answers.len(), contenders.len());
-    for (contender, answer) in contenders.iter().zip(answers) {
-        if let Ok(answer) = answer {
-            check(&contender.request, &answer);
-        }
-    }
 }
 
 fn check(request: &Request, answer: &Answer) {

@@ -7,6 +7,7 @@ mod moves;
 mod revision;
 mod sidecar;
 mod slots;
+mod stateful;
 mod waves;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     ledger::{Report, Revision, Row, Share},
-    moves::{Rebalance, Trigger},
+    moves::{PolicyMark, Rebalance, Trigger},
     partition::Seeding,
     release::{Gate, PreDownload, Wave},
     split::{Candidate, Mode, State, WhenShort},
@@ -59,6 +60,7 @@ impl Hub {
                 paused: false,
                 target: Revision(1),
                 in_place_only: false,
+                stateful: false,
                 population: Population::Granted,
                 numbers: Numbers::Global,
             },
@@ -74,7 +76,7 @@ impl Hub {
                     tolerance: 0,
                     max_moves: 10,
                     interval: 300,
-                    policy: 1,
+                    policy: PolicyMark { id: 1, generation: 1 },
                 },
                 on_return: OnReturn::Keep,
                 partition_rollback: false,
@@ -108,6 +110,7 @@ impl Hub {
             names: 0,
             dispatched: 0,
             stopped: false,
+            moves_stateful: false,
         });
     }
 

@@ -45,6 +45,7 @@ impl World {
             assignment: None,
             word: Word::Heard,
             promised_to_others: 0,
+            claimed_by_others: 0,
             asked_for: 0,
         };
         Self {

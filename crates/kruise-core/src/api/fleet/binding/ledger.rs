@@ -139,12 +139,15 @@ pub enum WaveStage {
 }
 
 /// How far a rebalance has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RebalanceProgress {
     /// Whether one was asked for and is not finished.
     #[serde(default, skip_serializing_if = "is_default")]
     pub asked: bool,
+    /// The policy that was seen last: the first bytes of a hash of its UID. One of the same name may be another one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub policy: String,
     /// Generation of the policy that was seen last.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy_generation: u64,
