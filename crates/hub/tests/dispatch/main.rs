@@ -6,6 +6,7 @@ mod ahead;
 mod crash;
 mod deletion;
 mod kit;
+mod leaving;
 mod offline;
 mod pulls;
 mod random;

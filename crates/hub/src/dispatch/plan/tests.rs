@@ -1,3 +1,4 @@
+mod ends;
 mod part;
 mod restored;
 
@@ -36,6 +37,7 @@ impl World {
             word: caution::Word::Heard,
             promised_to_others: 0,
             asked_for: 0,
+            departure: None,
         };
         Self {
             object: json!({
@@ -123,7 +125,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..20 {
             let round = self.plan();
             if round.save.is_none() && round.writes.is_empty() {

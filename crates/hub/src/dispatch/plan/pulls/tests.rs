@@ -45,6 +45,7 @@ impl World {
             word: Word::Heard,
             promised_to_others: 0,
             asked_for: 0,
+            departure: None,
         };
         Self {
             object: json!({
