@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     Answer, Error,
     connection::{self, Hub},
+    leaving,
     table::{age, or_dash, table},
 };
 
@@ -80,7 +81,11 @@ fn shown(members: &[MemberCluster], now: Timestamp) -> String {
             status.epoch.to_string(),
         ]
     };
-    table(&header, &members.iter().map(row).collect::<Vec<_>>())
+    let mut text = table(&header, &members.iter().map(row).collect::<Vec<_>>());
+    for held in members.iter().filter_map(leaving::held) {
+        text = format!("{text}\n{held}");
+    }
+    text
 }
 
 /// `cordon` and `uncordon`
