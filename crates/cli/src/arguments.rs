@@ -101,6 +101,26 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", default_value = "0", value_parser = flags::duration)]
         timeout: Duration,
     },
+    /// Take a cluster out of the fleet: it is drained first, and its rights go last
+    #[command(
+        after_help = "Example:\n  kubectl fleet remove eu-1 --timeout 30m\n  kubectl fleet remove eu-1 --orphan\n  kubectl fleet remove eu-1 --force"
+    )]
+    Remove(Removal),
+    /// Take an object that no policy places any more back from all clusters; it stays on the hub
+    #[command(after_help = "Example:\n  kubectl fleet withdraw cloneset/web -n shop")]
+    Withdraw {
+        /// KIND/NAME
+        object: Named,
+    },
+    /// Finish the deletion of an object although clusters that are not heard have not answered
+    #[command(after_help = "Example:\n  kubectl fleet detach cloneset/web -n shop --force-detach")]
+    Detach {
+        /// KIND/NAME
+        object: Named,
+        /// They are told when they are back; until then what they run goes on
+        #[arg(long, required = true)]
+        force_detach: bool,
+    },
     /// How an object stands in each cluster
     #[command(after_help = "Example:\n  kubectl fleet status cloneset/web -n shop")]
     Status {
@@ -199,6 +219,22 @@ pub struct Join {
     /// Who runs the machines
     #[arg(long)]
     pub provider: Option<String>,
+}
+
+/// `remove`
+#[derive(Debug, Clone, Args)]
+pub struct Removal {
+    /// The name of the cluster
+    pub cluster: String,
+    /// Leave what runs there; it goes on by itself, and the fleet replaces it elsewhere
+    #[arg(long)]
+    pub orphan: bool,
+    /// Do not wait for replacements, nor for a cluster that is not heard
+    #[arg(long)]
+    pub force: bool,
+    /// How long to wait until the cluster has left; 0 not to wait
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = flags::duration)]
+    pub timeout: Duration,
 }
 
 /// `approve` and `deny`

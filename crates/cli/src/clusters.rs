@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     Answer, Error,
     connection::{self, Hub},
+    leaving,
     table::{age, or_dash, table},
 };
 
@@ -116,7 +117,11 @@ fn shown(members: &[MemberCluster], heard: &BTreeMap<String, Timestamp>, now: Ti
             status.epoch.to_string(),
         ]
     };
-    table(&header, &members.iter().map(row).collect::<Vec<_>>())
+    let mut text = table(&header, &members.iter().map(row).collect::<Vec<_>>());
+    for held in members.iter().filter_map(leaving::held) {
+        text = format!("{text}\n{held}");
+    }
+    text
 }
 
 /// `cordon` and `uncordon`

@@ -10,7 +10,7 @@ use kruise_core::runtime::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -119,6 +119,19 @@ where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
 {
     Ok(call("create", api.create(&PostParams::default(), object)).await?)
+}
+
+/// Deletes exactly this object; one that is gone already is deleted.
+pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let exactly = Preconditions { uid: uid.map(str::to_owned), ..Preconditions::default() };
+    let parameters = DeleteParams::default().preconditions(exactly);
+    match call("delete", api.delete(name, &parameters)).await {
+        Err(error) if error.code() == Some(404) => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
 }
 
 /// Changes fields of an object that is there.

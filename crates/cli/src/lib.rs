@@ -1,7 +1,7 @@
 //! What does a person want to know of a fleet, or tell it?
 //!
 //! [`arguments`] is the command line; [`run`] carries out one command and comes to an [`Answer`]. Each command is one
-//! folder or file: [`tokens`] and [`joining`] let clusters in, [`clusters`] shows and drains them, [`objects`] says where an
+//! folder or file: [`tokens`] and [`joining`] let clusters in, [`leaving`] takes them out, [`clusters`] shows and drains them, [`objects`] says where an
 //! object runs and why, or would run, [`recover`] goes on after the hub was restored from an older copy. They read with [`connection`], decide with plain functions, and print with [`table`].
 //! Where objects run is decided by the hub's own planner (ADR 10).
 
@@ -10,6 +10,7 @@ pub mod arguments;
 pub mod clusters;
 pub mod connection;
 pub mod joining;
+pub mod leaving;
 pub mod objects;
 pub mod recover;
 pub mod table;
@@ -39,6 +40,9 @@ pub async fn run(arguments: Arguments) -> Result<Answer, Error> {
         Command::Drain { cluster, move_stateful, timeout } => {
             clusters::drain(&hub, &cluster, clusters::Mark::Drain { move_stateful }, timeout).await
         }
+        Command::Remove(wish) => leaving::remove(&hub, &wish).await,
+        Command::Withdraw { object } => objects::withdraw(&hub, &object).await,
+        Command::Detach { object, force_detach: _ } => objects::detach(&hub, &object).await,
         Command::Status { object } => objects::status(&hub, &object).await,
         Command::Explain { object } => objects::explain(&hub, &object).await,
         Command::Plan { file } => objects::plan(&hub, &file).await,

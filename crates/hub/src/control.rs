@@ -32,10 +32,12 @@ use crate::{
         raw::Raw,
         sweep,
         term::{self, Term},
+        tombstones,
     },
     measures::Measures,
     members::{
         answer::{self, Answerer},
+        departure,
         joining::AutoApprove,
         roster::{self, Roster},
     },
@@ -91,6 +93,7 @@ pub fn needs() -> Vec<Right> {
         own,
         roster::needs(),
         answer::needs(),
+        departure::needs(),
         dispatch::needs(),
         lists::needs(),
         term::needs(),
@@ -133,14 +136,26 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
     follow::<CloneSet>(&mut running, &shared, ("fleet-cloneset", "clonesets"), &stop);
     follow::<ImagePullJob>(&mut running, &shared, ("fleet-imagepulljob", "imagepulljobs"), &stop);
     running.spawn(sweep::run(shared.clone(), stop.clone()));
-    let settings = controller::Settings {
-        name: "fleet-joining",
-        workers: answer::WORKERS,
+    let settings = |name, workers| controller::Settings {
+        name,
+        workers,
         backoff: Doubling::default(),
         clock: clock.clone(),
         metrics: metrics.clone(),
     };
-    running.spawn(answerer.controller(settings).run(stop.clone()));
+    running.spawn(answerer.controller(settings("fleet-joining", answer::WORKERS)).run(stop.clone()));
+    let departures = departure::Parts {
+        client: client.clone(),
+        roster: roster.clone(),
+        bindings: shared.bindings.clone(),
+        assignments: shared.assignments.clone(),
+        events: events.of("fleet-members"),
+        clock: clock.clone(),
+    };
+    let departures = departure::controller(departures, settings("fleet-leaving", departure::WORKERS));
+    running.spawn(departures.run(stop.clone()));
+    let tombstones = tombstones::controller(&shared, settings("fleet-tombstones", departure::WORKERS));
+    running.spawn(tombstones.run(stop.clone()));
     let (tidying, token) = (answerer.clone(), stop.clone());
     running.spawn(async move { tidying.tidy(token).await });
     let token = stop.clone();

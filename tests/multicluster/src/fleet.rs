@@ -90,7 +90,14 @@ impl Fleet {
         access::apply(&hub, "rbac/hub")?;
         remove_webhooks(&hub);
         // Members of an earlier run had other keys, and a member's key never changes.
-        hub.kubectl(&[&["delete", "memberclusters", "--ignore-not-found"][..], &MEMBERS].concat())?;
+        hub.kubectl(
+            &[&["delete", "memberclusters", "--ignore-not-found", "--wait=false"][..], &MEMBERS].concat(),
+        )?;
+        for name in MEMBERS {
+            // No hub runs that would empty them first; those that were never there are not there now.
+            let free = r#"{"metadata":{"finalizers":null}}"#;
+            let _ = hub.kubectl(&["patch", "memberclusters", name, "--type=merge", "--patch", free]);
+        }
         access::apply(&hub, "webhook/hub")?;
         let folder = std::env::temp_dir().join(format!("fleets-{}", std::process::id()));
         fs::create_dir_all(&folder)?;

@@ -1,5 +1,6 @@
 //! Where objects run, and why.
 
+pub mod ends;
 pub mod explain;
 pub mod file;
 pub mod named;
@@ -11,6 +12,7 @@ pub mod status;
 mod tests;
 pub mod world;
 
+pub use ends::{detach, withdraw};
 pub use explain::explain;
 pub use named::{Federated, Named};
 pub use preview::plan;

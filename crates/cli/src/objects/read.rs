@@ -98,6 +98,17 @@ pub async fn objects(hub: &Hub, kind: &Federated) -> Result<Vec<Value>, Error> {
     Ok(found.into_iter().map(|it| plain(kind, it)).collect())
 }
 
+/// Changes fields of one object of the hub.
+pub async fn change(
+    hub: &Hub,
+    kind: &Federated,
+    namespace: &str,
+    name: &str,
+    change: &Value,
+) -> Result<(), Error> {
+    connection::patch(&api(hub, kind, namespace), name, change).await.map(drop)
+}
+
 fn api(hub: &Hub, kind: &Federated, namespace: &str) -> Api<DynamicObject> {
     if kind.is_namespaced {
         Api::namespaced_with(hub.client.clone(), namespace, &kind.resource())

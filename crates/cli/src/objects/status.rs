@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use kruise_core::{
     api::fleet::{
         Slice,
-        binding::{ClusterRow, FleetBinding},
+        binding::{ClusterRow, FleetBinding, FleetBindingStatus},
+        keys::conditions as types,
     },
     runtime::client::call,
 };
@@ -50,10 +51,20 @@ pub fn shown(binding: &FleetBinding, now: Timestamp) -> String {
         status.updated,
         status.unknown_replicas,
         or_dash(&status.budget),
-        or_dash(&status.summary),
+        summary(&status),
     );
     let rows: Vec<Vec<String>> = status.clusters.iter().map(|it| row(it, now)).collect();
     text + &table(&["CLUSTER", "STATE", "R", "U", "READY", "UPDATED", "ACKED", "AGE", "WHY"], &rows)
+}
+
+/// What matters most; of an object that goes, also who is waited for (DEL-2).
+fn summary(status: &FleetBindingStatus) -> String {
+    let ending =
+        status.conditions.iter().find(|it| it.type_ == types::APPLIED && it.reason == status.summary);
+    match ending.filter(|it| matches!(it.reason.as_str(), "Deleting" | "Withdrawing")) {
+        Some(it) => format!("{}: {}", it.reason, it.message),
+        None => or_dash(&status.summary),
+    }
 }
 
 fn row(it: &ClusterRow, now: Timestamp) -> Vec<String> {

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ::hub::{
     dispatch::plan::{self, Cluster, Observed, Round, Winner, caution::Word},
+    members::departure::Departure,
     placement::{
         matching::{self, Outcome, Policy, Subject},
         select::{ClusterFacts, Selection, select},
@@ -153,6 +154,7 @@ pub fn clusters(
             promised_to_others: 0,
             claimed_by_others: 0,
             asked_for: 0,
+            departure: Departure::of(it),
         })
         .collect();
     let known: BTreeSet<&String> = binding.iter().flat_map(|it| it.spec.ledger.clusters.keys()).collect();
@@ -168,6 +170,7 @@ pub fn clusters(
                 promised_to_others: 0,
                 claimed_by_others: 0,
                 asked_for: 0,
+                departure: None,
             });
         }
     }
@@ -179,7 +182,8 @@ pub fn clusters(
 fn state(member: &MemberCluster) -> ClusterState {
     let seen = member.status.as_ref().and_then(|it| it.state).unwrap_or(ClusterState::Pending);
     let is_heard = matches!(seen, ClusterState::Ready | ClusterState::Cordoned | ClusterState::Draining);
-    match (member.spec.accepted, is_heard, member.spec.drain, member.spec.unschedulable) {
+    let drains = member.spec.drain || Departure::of(member).is_some();
+    match (member.spec.accepted, is_heard, drains, member.spec.unschedulable) {
         (false, ..) => ClusterState::Revoked,
         (true, true, true, _) => ClusterState::Draining,
         (true, true, false, true) => ClusterState::Cordoned,

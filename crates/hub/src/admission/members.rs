@@ -1,11 +1,15 @@
 //! MemberClusters.
 
-use kruise_core::{admission::metadata, api::fleet::keys::reasons, runtime::webhook::FieldError};
+use kruise_core::{
+    admission::metadata,
+    api::fleet::keys::{self, reasons},
+    runtime::webhook::FieldError,
+};
 use scheduling::numbers::MAX_CLUSTERS;
 use serde_json::{Value, json};
 
-use super::{Findings, name_of};
-use crate::names::RESERVED_CLUSTERS;
+use super::{Findings, annotation, name_of};
+use crate::{members::departure::Departure, names::RESERVED_CLUSTERS};
 
 /// What a new or changed MemberCluster is judged by.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +54,12 @@ pub fn check(member: &Value, old: Option<&Value>, fleet: &Fleet<'_>) -> Findings
         }
     }
     faults.extend(taint_faults(member));
+    if let Some(words) = annotation(member, keys::LEAVE).filter(|it| Departure::read(it).is_none()) {
+        let path = format!("metadata.annotations[{}]", keys::LEAVE);
+        let detail =
+            "must be Orphan, Force or Orphan,Force; without it the cluster is drained before it leaves";
+        faults.push(FieldError::invalid(path, json!(words), detail));
+    }
     Findings { faults, warnings: Vec::new() }
 }
 

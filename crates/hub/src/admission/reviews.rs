@@ -70,6 +70,11 @@ pub(super) fn job(request: &AdmissionRequest, gates: Gates) -> Verdict {
     with_fleet_rules(verdict, request, None)
 }
 
+/// A deletion of an ImagePullJob or an ImageListPullJob. Jobs have no replicas, so `Cascading` holds none back.
+pub(super) fn job_deleted(request: &AdmissionRequest) -> Verdict {
+    deleted(request, Reach::default())
+}
+
 fn changed(request: &AdmissionRequest, change: impl FnOnce(&mut Value)) -> Verdict {
     let Some(original) = &request.object else { return Verdict::bad_request("the request has no object") };
     let mut object = original.clone();

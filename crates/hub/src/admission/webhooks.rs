@@ -29,6 +29,7 @@ const MUTATE_REQUEST: &str = "/mutate-fleet-kruise-io-joinrequest";
 const VALIDATE_REQUEST: &str = "/validate-fleet-kruise-io-joinrequest";
 const VALIDATE_NAMESPACE: &str = "/validate-namespace";
 const VALIDATE_SCALE: &str = "/validate-apps-kruise-io-cloneset-scale";
+const VALIDATE_JOB_DELETION: &str = "/validate-deletion-apps-kruise-io-imagepulljob";
 
 const POLICIES: &[&str] = &["placementpolicies", "clusterplacementpolicies"];
 const WITH_DELETE: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete];
@@ -69,6 +70,18 @@ const OF_FLEET: &[Registration] = &[
         // Namespaces are not ours: with the hub down they can be deleted.
         failure: FailurePolicy::Ignore,
         ..of_the_fleet("vnamespace.fleet.kruise.io", Phase::Validating, VALIDATE_NAMESPACE, &["namespaces"])
+    },
+    // A member asks nobody about these; on the hub they are as protected as other objects (DEL-4).
+    Registration {
+        operations: &[Operation::Delete],
+        group: APPS_GROUP,
+        versions: &["v1alpha1", "v1beta1"],
+        ..of_the_fleet(
+            "vimagepulljobdeletion.fleet.kruise.io",
+            Phase::Validating,
+            VALIDATE_JOB_DELETION,
+            &["imagepulljobs", "imagelistpulljobs"],
+        )
     },
 ];
 
@@ -141,7 +154,8 @@ pub fn server(
         .review(image_pull_job::MUTATE, super::reviews::job_filled_in)
         .review(image_pull_job::MUTATE_LIST, move |it| image_pull_job::mutating_list(it, gates))
         .review(image_pull_job::VALIDATE_LIST, move |it| image_pull_job::validating_list(it, gates))
-        .review(image_pull_job::VALIDATE, move |it| super::reviews::job(it, gates));
+        .review(image_pull_job::VALIDATE, move |it| super::reviews::job(it, gates))
+        .review(VALIDATE_JOB_DELETION, super::reviews::job_deleted);
     let builder = asking(builder, VALIDATE_POLICY, &reviewer, |by, it| async move { by.policy(&it).await });
     let builder = asking(builder, VALIDATE_MEMBER, &reviewer, |by, it| async move { by.member(&it).await });
     let builder = asking(builder, VALIDATE_REQUEST, &reviewer, |by, it| async move { by.request(&it).await });
@@ -187,5 +201,21 @@ mod tests {
     #[test]
     fn the_table_of_webhooks_has_no_fault() {
         assert_eq!(registration::check(&registrations()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn del_4_deletions_of_every_kind_that_is_placed_are_reviewed_in_both_versions() {
+        let all = registrations();
+        for resource in ["clonesets", "imagepulljobs", "imagelistpulljobs"] {
+            for version in ["v1alpha1", "v1beta1"] {
+                let asks = |it: &&Registration| {
+                    it.phase == Phase::Validating
+                        && it.operations.contains(&Operation::Delete)
+                        && it.resources.contains(&resource)
+                        && it.versions.contains(&version)
+                };
+                assert!(all.iter().any(|it| asks(&it)), "{resource} {version}");
+            }
+        }
     }
 }

@@ -108,7 +108,7 @@ where
         }
         let rest = self.tell(key, seen, observed, binding, &standing).await?;
         if expires {
-            self.expire(seen).await?;
+            self.expire(key, seen).await?;
             return Ok(Next::Change);
         }
         let unsettled = (!is_settled).then_some(LOOK_AGAIN);
@@ -369,7 +369,7 @@ where
 }
 
 /// The fields of `wanted` that are not so in `status`, if anybody could tell the difference.
-fn changes(status: &Value, wanted: &Value) -> Option<Value> {
+pub(super) fn changes(status: &Value, wanted: &Value) -> Option<Value> {
     let is_zero = |it: &Value| it.as_u64() == Some(0) || it.as_str() == Some("");
     let differs = |name: &str, value: &Value| status[name] != *value;
     // A count that is not there is zero.

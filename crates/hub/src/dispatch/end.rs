@@ -1,8 +1,9 @@
-//! An object that is being deleted: every cluster is told what becomes of its part (DEL-1 to DEL-3). Pure.
+//! An object that is being deleted or withdrawn: every cluster is told what becomes of its part (DEL-1 to DEL-3, DEL-5). Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{
+    FederatedObject,
     assignment::{Assignment, AssignmentSpec, Intent},
     binding::FleetBindingSpec,
     keys,
@@ -26,6 +27,8 @@ pub struct Ending {
     pub removals: Vec<String>,
     /// Clusters that have not answered.
     pub waiting: Vec<String>,
+    /// Those of them that are not heard.
+    pub silent: Vec<String>,
 }
 
 impl Ending {
@@ -110,7 +113,14 @@ pub fn end(observed: &Observed<'_>) -> Ending {
         let is_refused = said > assignment.spec.seq
             || term::is_refused(status.map_or(0, |it| it.applied_term), assignment.spec.term);
         if assignment.spec.intent == wanted && assignment.spec.seq >= row.share.seq && !is_refused {
+            let is_silent = !plan::is_heard(cluster.planning);
+            // Somebody has said not to wait; the Assignment stays, and is obeyed when the cluster is back (DEL-2).
+            if is_silent && is_force_detached(observed.object) {
+                saved.clusters.remove(name);
+                continue;
+            }
             ending.waiting.push(name.clone());
+            ending.silent.extend(is_silent.then(|| name.clone()));
             continue;
         }
         // Above what the cluster knows as well: to a hub that was restored it may be more than is stored (HA-5).
@@ -140,6 +150,31 @@ pub fn end(observed: &Observed<'_>) -> Ending {
         });
     }
     ending
+}
+
+/// Whether clusters that are not heard are not waited for.
+pub fn is_force_detached(object: &Value) -> bool {
+    annotation(object, keys::FORCE_DETACH) == Some("true")
+}
+
+/// Whether what members have of the object is taken back, and the object stays: somebody has said so of exactly this binding.
+pub fn is_withdrawn(observed: &Observed<'_>) -> bool {
+    let said = annotation(observed.object, keys::WITHDRAW);
+    said.is_some() && observed.binding.is_some_and(|it| it.metadata.uid.as_deref() == said)
+}
+
+/// Whether an Assignment is the last word about another object that had the same name.
+pub fn is_tombstone_of_another(assignment: &Assignment, object: &FederatedObject) -> bool {
+    is_tombstone(assignment) && assignment.spec.object.uid != object.uid
+}
+
+/// Whether an Assignment tells a cluster to delete an object or to let go of it.
+pub fn is_tombstone(assignment: &Assignment) -> bool {
+    matches!(assignment.spec.intent, Intent::Delete | Intent::Orphan)
+}
+
+fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 
 /// By the policy that holds now; without one, by what was last said to the cluster.

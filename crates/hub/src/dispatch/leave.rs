@@ -1,4 +1,4 @@
-//! Carrying out the end of an object: what is told to clusters, and at last our finalizer.
+//! Carrying out the end of an object, or taking it back from members: what is told to clusters, and at last our finalizer.
 
 use k8s_openapi::{
     api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -20,13 +20,13 @@ use kube::{
 use serde_json::Value;
 
 use super::{
-    Dispatcher, Error, LOOK_AGAIN,
-    apply::delete,
-    end::{self, SweptBy},
+    Dispatcher, Error, LOOK_AGAIN, STATUS_REST,
+    apply::{changes, delete},
+    end::{self, Ending, SweptBy},
     observe::Seen,
     plan::Observed,
     raw::Raw,
-    status::{self, Trouble},
+    status::{self, Because, Trouble},
 };
 
 impl<K> Dispatcher<K>
@@ -72,7 +72,7 @@ where
     }
 
     /// Deletes an object that has outlived its time; what is in clusters goes as with any other deletion.
-    pub(super) async fn expire(&self, seen: &Seen<K>) -> Result<(), Error> {
+    pub(super) async fn expire(&self, key: &Key, seen: &Seen<K>) -> Result<(), Error> {
         let params = DeleteParams::background().preconditions(Preconditions {
             uid: Some(uid(&*seen.object).to_owned()),
             ..Preconditions::default()
@@ -83,9 +83,15 @@ where
             self.shared.client.request::<Value>(request?).await
         });
         match deleted.await {
-            Err(error) if !matches!(error.code(), Some(404 | 409)) => Err(error.into()),
             // Gone, or another one by now.
-            _ => Ok(()),
+            Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+            // Protected: whoever did that wants to keep it (DEL-4).
+            Err(error) if error.code() == Some(403) => {
+                self.tell_once(key, seen, Severity::Warning, "NotExpired", &error.told());
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
         }
     }
 
@@ -98,16 +104,64 @@ where
         if ending.is_over() {
             return self.let_go(key, seen).await;
         }
-        self.save(key, seen, ending.save, &ending.writes).await?;
-        self.write(seen, ending.writes).await?;
-        for cluster in ending.removals {
+        self.bring_on(key, seen, observed, ending, Because::Deleted).await
+    }
+
+    /// Takes an object back from members, and leaves it on the hub as one that no policy places (DEL-5).
+    pub(super) async fn withdraw(
+        &self,
+        key: &Key,
+        seen: &Seen<K>,
+        observed: &Observed<'_>,
+    ) -> Result<Next, Error> {
+        let ending = end::end(observed);
+        if observed.binding.is_some_and(|it| it.spec.ledger.pre_download.is_some()) {
+            self.end_downloads(seen, None).await?;
+        }
+        if !ending.is_over() {
+            return self.bring_on(key, seen, observed, ending, Because::Withdrawn).await;
+        }
+        // What runs nowhere has no pods: who protects it while it has some looks at its status (DEL-4).
+        let standing = status::withdrawn(observed);
+        if changes(seen.status(), &standing.object).is_some() {
+            let rest = self.tell(key, seen, observed, None, &standing).await?;
+            return Ok(Next::After(rest.unwrap_or(STATUS_REST)));
+        }
+        // Our finalizer first: the binding is what tells a hub that begins anew that there is something left to do.
+        if seen.is_ours {
+            self.set_finalizers(seen, &others(&*seen.object)).await?;
+        }
+        if let Some(binding) = seen.stored_binding() {
+            delete("delete a binding", &self.bindings(seen), &binding.name_any(), uid(binding)).await?;
+            self.shared.bindings.deleted(&Key::of(binding), uid(binding));
+        }
+        self.tell_once(key, seen, Severity::Normal, "Withdrawn", "it is in no cluster any more");
+        Ok(Next::Change)
+    }
+
+    /// Tells clusters, removes what has done its duty, and says who is waited for.
+    async fn bring_on(
+        &self,
+        key: &Key,
+        seen: &Seen<K>,
+        observed: &Observed<'_>,
+        ending: Ending,
+        because: Because,
+    ) -> Result<Next, Error> {
+        let Ending { save, writes, removals, waiting, silent } = ending;
+        let saved = self.save(key, seen, save, &writes).await?;
+        let told: Vec<String> = writes.iter().map(|it| it.cluster.clone()).collect();
+        self.write(seen, writes).await?;
+        for cluster in removals {
             self.remove(seen, &cluster).await?;
         }
-        if !ending.waiting.is_empty() {
-            let message = format!("deletion waits for {}", ending.waiting.join(", "));
-            self.tell_once(key, seen, Severity::Normal, "Deleting", &message);
+        let trouble = Trouble::Ending { because, waiting: [waiting, told].concat(), silent };
+        if let Some(message) = trouble.awaited(observed.reference) {
+            self.tell_once(key, seen, Severity::Normal, because.event(), &message);
         }
-        Ok(Next::After(LOOK_AGAIN))
+        let standing = status::troubled(trouble, observed);
+        let rest = self.tell(key, seen, observed, saved, &standing).await?;
+        Ok(Next::After(rest.map_or(LOOK_AGAIN, |it| it.min(LOOK_AGAIN))))
     }
 
     /// The last steps of a deletion: the binding, and then our finalizer.
@@ -117,9 +171,7 @@ where
             delete("delete a binding", &api, &binding.name_any(), uid(binding)).await?;
             self.shared.bindings.deleted(&Key::of(binding), uid(binding));
         }
-        let finalizers: Vec<_> =
-            seen.object.finalizers().iter().filter(|it| *it != keys::FINALIZER).cloned().collect();
-        match self.set_finalizers(seen, &finalizers).await {
+        match self.set_finalizers(seen, &others(&*seen.object)).await {
             // Gone by now.
             Err(error) if error.code() == Some(404) => {}
             other => other?,
@@ -130,4 +182,9 @@ where
         }
         Ok(Next::Change)
     }
+}
+
+/// The finalizers that are not ours.
+fn others<T: ResourceExt>(object: &T) -> Vec<String> {
+    object.finalizers().iter().filter(|it| *it != keys::FINALIZER).cloned().collect()
 }

@@ -3,9 +3,9 @@
 //! One mechanism for all kinds: what differs is behind [`Kind`](crate::placement::kinds::Kind). One object is one round:
 //! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
 //! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
-//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, [`secrets`] reads the Secrets that jobs
-//! name, `ahead` has images downloaded before an update, `sweep` removes bodies that nobody names any more, [`raw`] is an object as
-//! it was written, and [`term`] numbers leaderships.
+//! [`tombstones`] are what may outlive it, [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images,
+//! [`secrets`] reads the Secrets that jobs name, `ahead` has images downloaded before an update, `sweep` removes bodies that nobody
+//! names any more, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
 
 pub mod end;
 pub mod lists;
@@ -16,6 +16,7 @@ pub mod secrets;
 pub mod status;
 pub(crate) mod sweep;
 pub mod term;
+pub mod tombstones;
 
 mod ahead;
 mod apply;
@@ -332,6 +333,9 @@ where
         let mut observed = seen.observed(&self.shared.key, elapsed, self.shared.clock.now());
         if seen.is_ending {
             return if seen.is_ours { self.leave(&key, &seen, &observed).await } else { Ok(Next::Change) };
+        }
+        if end::is_withdrawn(&observed) {
+            return self.withdraw(&key, &seen, &observed).await;
         }
         if observed.policy.is_none() && observed.binding.is_none() {
             debug!("no policy matches");

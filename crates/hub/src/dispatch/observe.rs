@@ -23,7 +23,7 @@ use scheduling::split::State;
 use serde_json::Value;
 
 use super::{
-    Dispatcher, Error, Question, Shared, ahead,
+    Dispatcher, Error, Question, Shared, ahead, end,
     plan::{
         Cluster, Observed, Winner,
         caution::{self, Word},
@@ -147,16 +147,20 @@ where
         let mut clusters = Vec::new();
         for standing in &*self.shared.roster.standings() {
             let is_known = known.remove(&standing.facts.name);
+            let assignment = self.assignment(&standing.facts.name, &name)?;
+            // The place is taken until the cluster has given up the object that had this name before (DEL-2).
+            let is_taken = assignment.as_ref().is_some_and(|it| end::is_tombstone_of_another(it, reference));
             let cluster = Cluster {
                 facts: standing.facts.clone(),
                 is_member: true,
                 shown: standing.shown,
-                planning: standing.planning,
-                assignment: self.assignment(&standing.facts.name, &name)?,
+                planning: if is_taken { State::Pending } else { standing.planning },
+                assignment: assignment.filter(|_| !is_taken),
                 word: self.word(&standing.facts.name),
                 promised_to_others: 0,
                 claimed_by_others: 0,
                 asked_for: 0,
+                departure: standing.departure,
             };
             if is_known || cluster.takes_part(policy, (&K::group(&()), &K::kind(&()))) {
                 clusters.push(cluster);
@@ -173,6 +177,7 @@ where
                 promised_to_others: 0,
                 claimed_by_others: 0,
                 asked_for: 0,
+                departure: None,
             });
         }
         Ok(clusters)

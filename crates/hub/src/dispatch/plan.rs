@@ -7,6 +7,7 @@
 pub mod ahead;
 mod basis;
 pub mod caution;
+mod farewell;
 mod names;
 pub(super) mod order;
 mod pulls;
@@ -39,6 +40,7 @@ use super::{
 };
 use crate::{
     ledger,
+    members::departure::Departure,
     names::RevisionKey,
     placement::{
         kinds::{self, Division, Kind, PodNumbers, is_possible, pods_report},
@@ -52,6 +54,7 @@ use room::Room;
 use secrets::Looks;
 
 pub(super) use pulls::{Pulls, is_outlived};
+pub(crate) use shares::is_heard;
 
 /// How long counters of seconds may run before they are saved for their own sake.
 const COUNTERS_KEPT_AFTER: u32 = 30;
@@ -86,6 +89,8 @@ pub struct Cluster {
     pub claimed_by_others: u64,
     /// Seconds for which it has been asked how much room it has.
     pub asked_for: u32,
+    /// How it leaves the fleet, if it does (DEL-6).
+    pub departure: Option<Departure>,
 }
 
 impl Cluster {
@@ -96,6 +101,16 @@ impl Cluster {
             !matches!(select::select(&it.placement, &self.facts, group, kind), Selection::Not(_))
         };
         self.assignment.is_some() || winner.is_some_and(selects)
+    }
+
+    /// What becomes of its shares if they are not drained first.
+    fn leaves_at_once(&self) -> Option<Intent> {
+        self.departure.and_then(Departure::at_once)
+    }
+
+    /// Whether it is in the fleet, and stays there.
+    fn stays(&self) -> bool {
+        self.is_member && self.departure.is_none()
     }
 
     fn status(&self) -> Option<&AssignmentStatus> {
@@ -162,6 +177,13 @@ impl Observed<'_> {
 
     /// The ledger, with a row for every cluster that has an Assignment.
     pub(super) fn saved(&self) -> Saved {
+        let mut saved = self.with_all_shares();
+        farewell::say(self, &mut saved);
+        saved
+    }
+
+    /// The same before anybody is seen off.
+    fn with_all_shares(&self) -> Saved {
         let mut saved = self.known();
         for cluster in self.clusters {
             let (name, Some(assignment)) = (&cluster.facts.name, &cluster.assignment) else { continue };
@@ -230,7 +252,7 @@ pub struct Round {
 
 /// Plans one round of an object that is to run.
 pub fn plan(observed: &Observed<'_>) -> Round {
-    caution::unless_awaited(observed, freely(observed))
+    caution::unless_awaited(observed, farewell::with_writes(observed, freely(observed)))
 }
 
 /// The round as if every cluster had been heard.
@@ -252,7 +274,9 @@ fn freely(observed: &Observed<'_>) -> Round {
 
 /// Nothing is planned: everything stays as it is, and that is said.
 fn held(observed: &Observed<'_>, trouble: Trouble) -> Round {
-    let saved = observed.known();
+    let mut saved = observed.known();
+    // Those that leave without being drained need no policy for it.
+    farewell::say(observed, &mut saved);
     let spec = FleetBindingSpec {
         object: observed.reference.clone(),
         policy: observed.policy.map(|it| it.reference.clone()),

@@ -13,7 +13,7 @@ use kruise_core::{
     api::{
         cloneset::progress,
         fleet::{
-            Counts,
+            Counts, FederatedObject,
             assignment::{Corrected, ShareState},
             binding::{ClusterRow, FleetBindingStatus},
             keys::{conditions as types, events},
@@ -24,6 +24,7 @@ use kruise_core::{
 };
 use scheduling::{
     ledger::{Revision, Row},
+    names::ClusterName,
     reason::{self, Change},
     release::Decision as Release,
     round::{self as arithmetic, Pulls as Slots, Why},
@@ -39,7 +40,7 @@ use crate::{
     ledger,
     placement::{
         kinds::{
-            Kind,
+            self, Kind,
             totals::{MemberWord, Totals},
         },
         round::Prepared,
@@ -54,10 +55,67 @@ pub enum Trouble {
     Suspended,
     /// It is being deleted, but nobody asked for that (PROTO-7).
     SweptAlong(String),
+    /// It goes from members (DEL-1, DEL-5).
+    Ending {
+        /// Why.
+        because: Because,
+        /// Clusters that have not answered.
+        waiting: Vec<String>,
+        /// Those of them that are not heard.
+        silent: Vec<String>,
+    },
     /// Its numbers cannot be used.
     BadNumbers(String),
     /// This build cannot do what the policy asks for.
     NotSupported(String),
+}
+
+/// Why an object goes from members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Because {
+    /// It is being deleted.
+    Deleted,
+    /// Somebody takes it back, and it stays on the hub.
+    Withdrawn,
+}
+
+impl Because {
+    /// The word for events and conditions.
+    pub(super) fn event(self) -> &'static str {
+        match self {
+            Self::Deleted => "Deleting",
+            Self::Withdrawn => "Withdrawing",
+        }
+    }
+}
+
+impl Trouble {
+    /// Who is waited for before an object is gone from members, and what helps (DEL-2).
+    pub(super) fn awaited(&self, object: &FederatedObject) -> Option<String> {
+        let Self::Ending { because, waiting, silent } = self else { return None };
+        if waiting.is_empty() {
+            return None;
+        }
+        let listed = |it: &[String]| {
+            let names: Vec<ClusterName> = it.iter().map(|it| it.as_str().into()).collect();
+            reason::list(&names)
+        };
+        let what = match because {
+            Because::Deleted => "deletion",
+            Because::Withdrawn => "withdrawal",
+        };
+        let mut message = format!("{what} waits for {}", listed(waiting));
+        if !silent.is_empty() {
+            let place = object.namespace.as_ref().map_or_else(String::new, |it| format!(" -n {it}"));
+            message = format!(
+                "{message}; no word from {}: `kubectl fleet detach {}/{}{place} --force-detach` finishes without",
+                listed(silent),
+                object.kind.to_lowercase(),
+                object.name
+            );
+        }
+        Some(message)
+    }
 }
 
 /// Whether people are told what they were told before.
@@ -289,8 +347,12 @@ fn health(account: &Account<'_>, totals: &Totals, known: Option<&FleetBindingSta
 
 /// How an object stands that is not planned: as it stood, and why that is so.
 pub(super) fn troubled(trouble: Trouble, observed: &Observed<'_>) -> Standing {
-    let known = observed.binding.and_then(|it| it.status.clone()).unwrap_or_default();
-    let held = conditions::of_trouble(&trouble);
+    let mut known = observed.binding.and_then(|it| it.status.clone()).unwrap_or_default();
+    // Rows of those that have obeyed go (ST-6).
+    if let Trouble::Ending { waiting, .. } = &trouble {
+        known.clusters.retain(|it| waiting.contains(&it.cluster));
+    }
+    let held = conditions::of_trouble(&trouble, observed.reference);
     let binding = FleetBindingStatus {
         summary: conditions::summary(&held).to_owned(),
         conditions: conditions::written(held, &known.conditions, observed),
@@ -298,6 +360,14 @@ pub(super) fn troubled(trouble: Trouble, observed: &Observed<'_>) -> Standing {
     };
     let (object, notes) = (Value::Null, Vec::new());
     Standing { binding, object, notes, trouble: Some(trouble), look_again: None, figures: None }
+}
+
+/// How an object stands that was taken back from all members.
+pub(super) fn withdrawn(observed: &Observed<'_>) -> Standing {
+    let FederatedObject { api_version, kind, .. } = observed.reference;
+    let kind = kinds::of(api_version.split_once('/').map_or("", |it| it.0), kind);
+    let totals = Totals { observed_generation: Some(observed.generation()), ..Totals::default() };
+    Standing { object: kind.status(observed.object, &totals), ..Standing::default() }
 }
 
 fn totals(account: &Account<'_>) -> Totals {

@@ -2,10 +2,11 @@
 //!
 //! [`tokens`] are what a stranger shows, [`key`] is what a cluster is known by, [`joining`] decides who may become a member
 //! and [`access`] what that one may do on the hub; [`answer`] carries that out. [`heartbeat`] judges one cluster by its Lease, [`guard`] doubts the hub itself when many vanish at once, and [`loss`] says for one object
-//! whether a silent cluster is given up. [`roster`] keeps all of that up to date.
+//! whether a silent cluster is given up. [`roster`] keeps all of that up to date. [`departure`] sees clusters off that leave the fleet.
 
 pub mod access;
 pub mod answer;
+pub mod departure;
 pub mod guard;
 pub mod heartbeat;
 pub mod joining;

@@ -46,6 +46,7 @@ use tracing::{info, warn};
 
 use super::{
     Moment,
+    departure::Departure,
     guard::{Finding, Guard},
     heartbeat::{Contact, Heartbeat, Transition},
 };
@@ -85,6 +86,8 @@ pub struct Standing {
     pub shown: ClusterState,
     /// Its state, for plans.
     pub planning: Planning,
+    /// How it leaves the fleet, if it does.
+    pub departure: Option<Departure>,
 }
 
 /// The clusters of the fleet. Clones are handles to the same.
@@ -141,7 +144,7 @@ impl Roster {
         self.0.members.on_change(move |change| {
             let spec = |it: &Option<Arc<Stored>>| {
                 let member = it.as_ref().and_then(|it| it.0.as_ref().ok());
-                member.map(|it| (it.spec.clone(), ClusterFacts::from(it)))
+                member.map(|it| (it.spec.clone(), ClusterFacts::from(it), Departure::of(it)))
             };
             if spec(&change.before) != spec(&change.after) {
                 wake();
@@ -175,6 +178,7 @@ impl Roster {
                 facts: Arc::new(ClusterFacts::from(member)),
                 shown: beat.state(flags, false),
                 planning: beat.planning_state(flags, false),
+                departure: Departure::of(member),
             });
         }
         standings.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));

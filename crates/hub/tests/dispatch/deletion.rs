@@ -146,3 +146,97 @@ fn del_4_a_namespace_that_goes_without_confirmation_removes_nothing_until_it_is_
         stage.until("the namespace is gone", |it| it.read(HUB, namespace).is_none()).await;
     });
 }
+
+/// Puts an annotation on `web`.
+fn annotate(stage: &Stage, key: &str, value: &str) {
+    let patch = json!({"metadata": {"annotations": {key: value}}});
+    stage.world.write(HUB, Method::PATCH, WEB, &patch).unwrap();
+}
+
+#[test]
+fn del_2_force_detach_finishes_a_deletion_and_the_silent_member_obeys_when_it_is_back() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        stage.world.link(&agent_of("member-3"), HUB).cut(sim::faults::Direction::BOTH);
+        stage.until("it is noticed", |it| it.state("member-3") == "Offline").await;
+        delete(&stage);
+        stage
+            .until("the list is on the binding", |it| {
+                let status = it.binding()["status"].clone();
+                let conditions = status["conditions"].to_string();
+                status["summary"] == "Deleting"
+                    && conditions.contains("deletion waits for member-3;")
+                    && conditions.contains("--force-detach")
+                    && status["clusters"].as_array().is_some_and(|it| it.len() == 1)
+            })
+            .await;
+        annotate(&stage, "fleet.kruise.io/force-detach", "true");
+        stage.until("the object is gone", |it| it.web().is_null() && it.binding().is_null()).await;
+        assert_eq!(stage.assignment("member-3").unwrap()["spec"]["intent"], "Delete");
+        assert!(stage.read("member-3", WEB).is_some());
+        // Another object of the name keeps off the place until the tombstone is gone.
+        stage.apply("v1", 4, |_| {});
+        stage.until("it runs elsewhere", |it| it.replicas()[..2] == [2, 2]).await;
+        stage.pass(60).await;
+        assert_eq!(stage.assignment("member-3").unwrap()["spec"]["intent"], "Delete");
+        stage.world.link(&agent_of("member-3"), HUB).heal();
+        stage
+            .until("it obeys, and the tombstone goes", |it| {
+                it.read("member-3", WEB).is_none() && it.assignment("member-3").is_none()
+            })
+            .await;
+        stage.rests(4, 0).await;
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        assert!(stage.replicas()[2] > 0, "and the place is free again: {:?}", stage.replicas());
+    });
+}
+
+#[test]
+fn del_5_what_is_withdrawn_goes_from_members_and_stays_on_the_hub() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        let path = "/apis/fleet.kruise.io/v1alpha1/namespaces/shop/placementpolicies/all";
+        stage.world.write(HUB, Method::DELETE, path, &Value::Null).unwrap();
+        stage.until("that is said", |it| it.binding()["status"]["summary"] == "Suspended").await;
+        // A word about another binding is no word about this one.
+        annotate(&stage, "fleet.kruise.io/withdraw", "b-0");
+        stage.pass(60).await;
+        assert_eq!(all_pods(&stage.world).len(), 6);
+        annotate(&stage, "fleet.kruise.io/withdraw", stage.binding()["metadata"]["uid"].as_str().unwrap());
+        stage
+            .until("members are emptied", |it| MEMBERS.iter().all(|name| it.read(name, WEB).is_none()))
+            .await;
+        stage
+            .until("the object is inert", |it| {
+                let web = it.web();
+                it.binding().is_null()
+                    && web["status"]["replicas"] == 0
+                    && !web["metadata"]["finalizers"].to_string().contains("fleet.kruise.io")
+            })
+            .await;
+        assert_eq!(stage.world.cluster(HUB).server().count("assignments.fleet.kruise.io"), 0);
+        // A policy places it again, and the old word does nothing any more, with a policy or without.
+        stage.place(&policy(|_| {}));
+        stage.rests(6, 0).await;
+        stage.world.write(HUB, Method::DELETE, path, &Value::Null).unwrap();
+        stage.pass(120).await;
+        assert_eq!(all_pods(&stage.world).len(), 6);
+    });
+}
+
+#[test]
+fn del_5_with_deletion_orphan_a_withdrawal_leaves_pods_running() {
+    play(async |stage| {
+        placed(&stage, "Orphan").await;
+        stage.limits.set(6, 6, 0);
+        let path = "/apis/fleet.kruise.io/v1alpha1/namespaces/shop/placementpolicies/all";
+        stage.world.write(HUB, Method::DELETE, path, &Value::Null).unwrap();
+        stage.until("that is said", |it| it.binding()["status"]["summary"] == "Suspended").await;
+        annotate(&stage, "fleet.kruise.io/withdraw", stage.binding()["metadata"]["uid"].as_str().unwrap());
+        stage.until("the object is inert", |it| it.binding().is_null()).await;
+        stage.pass(60).await;
+        let web = stage.read("member-1", WEB).unwrap();
+        assert!(!web["metadata"]["annotations"].to_string().contains("fleet.kruise.io/"), "{web}");
+    });
+}

@@ -6,6 +6,7 @@ mod ahead;
 mod crash;
 mod deletion;
 mod kit;
+mod leaving;
 mod moves;
 mod offline;
 mod others;

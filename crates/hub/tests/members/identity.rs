@@ -124,6 +124,8 @@ fn a_name_that_is_given_anew_revives_no_certificate_of_who_had_it() {
         // One who was given the name while the hub was away is treated the same.
         stage.hub.crash();
         stage.forget("memberclusters/eu-1");
+        // Somebody who does not wait for the hub takes the finalizer off.
+        stage.change("memberclusters/eu-1", &json!({"metadata": {"finalizers": null}}));
         let by_hand = json!({
             "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": "eu-1"},
             "spec": {"clusterUid": "uid-3", "publicKey": "", "accepted": true},

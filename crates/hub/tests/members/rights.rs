@@ -99,3 +99,69 @@ fn join_6_a_member_that_cannot_be_read_keeps_its_rights() {
         assert_eq!(stage.bound("eu-1"), vec![cluster.user(); 3]);
     });
 }
+
+#[test]
+fn del_6_a_member_has_its_finalizer_from_the_beginning_however_it_came() {
+    play(&["*"], async |stage| {
+        stage.token("abcdef", "*", 1, 3_600);
+        let cluster = Cluster::new("eu-1", "uid-1");
+        stage.ask(&cluster, "abcdef");
+        stage.until("it is made", |it| it.member("eu-1").is_some()).await;
+        let finalizers =
+            |it: &crate::kit::Stage, name: &str| it.member(name).unwrap()["metadata"]["finalizers"].clone();
+        assert_eq!(finalizers(&stage, "eu-1"), json!(["fleet.kruise.io/shares"]));
+        let by_hand = json!({
+            "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster",
+            "metadata": {"name": "eu-2", "finalizers": ["example.org/other"]},
+            "spec": {"clusterUid": "uid-2", "publicKey": "", "accepted": true},
+        });
+        let path = "/apis/fleet.kruise.io/v1alpha1/memberclusters";
+        stage.world.write(HUB, http::Method::POST, path, &by_hand).unwrap();
+        stage
+            .until("it gets it", |it| {
+                finalizers(it, "eu-2") == json!(["example.org/other", "fleet.kruise.io/shares"])
+            })
+            .await;
+        // Removed, ours goes, and rights stay until the other one is gone too.
+        stage.forget("memberclusters/eu-2");
+        stage.until("ours is gone", |it| finalizers(it, "eu-2") == json!(["example.org/other"])).await;
+        stage.pass(30).await;
+        assert_eq!(stage.bound("eu-2").len(), 3);
+        stage.change("memberclusters/eu-2", &json!({"metadata": {"finalizers": null}}));
+        stage.until("its rights are gone", |it| it.bound("eu-2").is_empty()).await;
+    });
+}
+
+#[test]
+fn del_6_a_hub_killed_after_any_write_of_a_removal_withdraws_everything() {
+    let mut kills = 0;
+    for k in 1..20 {
+        let mut was_killed = false;
+        let seen = &mut was_killed;
+        play(&["*"], async |stage| {
+            stage.token("abcdef", "*", 1, 36_000);
+            let cluster = Cluster::new("eu-1", "uid-1");
+            stage.ask(&cluster, "abcdef");
+            stage.joined(&cluster).await;
+            stage.pass(10).await;
+            let starts = stage.hub.starts();
+            stage.hub.crash_after_writes(k);
+            stage.forget("memberclusters/eu-1");
+            stage
+                .until("it is gone, its rights last", |it| {
+                    let is_gone = it.member("eu-1").is_none();
+                    assert!(is_gone || it.bound("eu-1").len() == 3, "killed after write {k}");
+                    is_gone && it.bound("eu-1").is_empty()
+                })
+                .await;
+            stage.pass(60).await;
+            assert!(stage.member("eu-1").is_none(), "and it stays away");
+            *seen = stage.hub.starts() > starts;
+        });
+        if !was_killed {
+            break;
+        }
+        kills = k;
+    }
+    assert!((3..19).contains(&kills), "{kills} writes");
+}

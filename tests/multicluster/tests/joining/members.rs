@@ -225,6 +225,14 @@ impl Hub {
 
     /// Forgets all members, requests and tokens of other tests.
     pub(crate) fn forget_members(&self) -> Result<()> {
+        // Nothing of other tests is waited for: their agents may be gone.
+        self.cluster.kubectl(&["delete", "memberclusters", "--all", "--wait=false"])?;
+        let left = self.cluster.kubectl(&["get", "memberclusters", "-o", "name"])?;
+        for name in left.lines() {
+            let free = r#"{"metadata":{"finalizers":null}}"#;
+            // It may have gone meanwhile.
+            let _ = self.cluster.kubectl(&["patch", name, "--type=merge", "--patch", free]);
+        }
         for kind in ["memberclusters", "joinrequests"] {
             self.cluster.kubectl(&["delete", kind, "--all", "--wait=true", "--timeout=60s"])?;
         }

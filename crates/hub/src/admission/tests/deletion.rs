@@ -5,7 +5,9 @@ use crate::admission::deletion::{Reach, reached, review};
 
 #[test]
 fn del_4_protected_objects_are_not_deleted() {
-    for kind in ["CloneSet", "Namespace", "PlacementPolicy", "MemberCluster"] {
+    for kind in
+        ["CloneSet", "ImagePullJob", "ImageListPullJob", "Namespace", "PlacementPolicy", "MemberCluster"]
+    {
         let object = json!({"kind": kind, "metadata": {"name": "web",
             "annotations": {"fleet.kruise.io/deletion-protection": "true"}}});
         let refused = refusal(review(&object, Reach::default())).unwrap();

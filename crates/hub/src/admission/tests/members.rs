@@ -49,3 +49,15 @@ fn bad_input_7_more_clusters_than_the_limit_are_denied_with_the_limit() {
     let old = member("m-1", "m-1");
     assert_eq!(refusal(members::check(&old, Some(&old), &full).verdict()), None);
 }
+
+#[test]
+fn del_6_words_about_leaving_that_mean_nothing_are_refused() {
+    let mut leaving = member("eu-1", "uid-1");
+    for words in ["Orphan", "Force", "Orphan,Force"] {
+        leaving["metadata"]["annotations"] = json!({"fleet.kruise.io/leave": words});
+        assert_eq!(judged(&leaving, None), None, "{words}");
+    }
+    leaving["metadata"]["annotations"] = json!({"fleet.kruise.io/leave": "force"});
+    let refused = judged(&leaving, None).unwrap();
+    assert!(refused.starts_with("metadata.annotations[fleet.kruise.io/leave]"), "{refused}");
+}

@@ -112,6 +112,8 @@ impl Basis {
         let mut states = vec![cluster.planning];
         states.extend(cluster.is_ahead_of(row.map_or(0, |it| it.share.seq)).then_some(State::Offline));
         states.extend((cluster.word == Word::Doubted).then_some(State::Offline));
+        // It is told to let go of everything; until it has, its share stands.
+        states.extend(cluster.leaves_at_once().map(|_| State::Offline));
         states.extend(self.patches[place].is_err().then_some(State::Unsupported));
         states.extend(self.secrets.state(place));
         // It gets no more until it has said how much that can be.

@@ -309,7 +309,8 @@ fn clusters(
         let state = it.candidate.state;
         // How many nodes there are to serve is known when the cluster has looked: until then it has no slots.
         let nodes = status(observed, &row.cluster).and_then(|it| it.counts.desired).unwrap_or_default();
-        let nodes = if state == State::Excluded { 0 } else { nodes.min(MOST_NODES) };
+        let is_served = state != State::Excluded && stays(observed, &row.cluster);
+        let nodes = if is_served { nodes.min(MOST_NODES) } else { 0 };
         let reach = if is_member(observed, &row.cluster) {
             reach(state, row.seq > 0, is_late)
         } else {
@@ -324,6 +325,11 @@ fn clusters(
 /// Whether a cluster is in the fleet.
 fn is_member(observed: &Observed<'_>, cluster: &ClusterName) -> bool {
     find(observed, cluster).is_some_and(|it| it.is_member)
+}
+
+/// Whether a cluster is in the fleet, and stays there.
+fn stays(observed: &Observed<'_>, cluster: &ClusterName) -> bool {
+    find(observed, cluster).is_some_and(Cluster::stays)
 }
 
 /// What can be done with a cluster's slots.
@@ -358,7 +364,7 @@ fn copies(
 ) -> Vec<(ClusterName, Copy)> {
     let mut copies = Vec::new();
     for (row, cluster) in rows.iter().zip(&prepared.clusters) {
-        let is_selected = is_member(observed, &row.cluster)
+        let is_selected = stays(observed, &row.cluster)
             && !matches!(selection(prepared, &row.cluster), None | Some(Selection::Not(_)));
         let state = cluster.candidate.state;
         if !is_selected {

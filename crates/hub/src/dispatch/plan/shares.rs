@@ -151,6 +151,9 @@ impl Draft<'_> {
             return Fate::Same;
         };
         let cluster = &self.observed.clusters[place];
+        if cluster.leaves_at_once().is_some() {
+            return Fate::Same;
+        }
         let stored = cluster.stored();
         let intent = match self.leaving(row, cluster) {
             Leaving::No => Intent::Apply,
@@ -197,9 +200,10 @@ impl Draft<'_> {
         Fate::Write(Box::new(Write { cluster: name, spec, grows }))
     }
 
-    /// Whether the cluster gives the object up: the policy does not select it any more, and it is empty (DEL-5, CS-6).
+    /// Whether the cluster gives the object up: the policy does not select it any more, or it leaves the fleet, and it is empty
+    /// (DEL-5, DEL-6, CS-6).
     fn leaving(&self, row: &Row, cluster: &Cluster) -> Leaving {
-        let is_selected = cluster.is_member
+        let is_selected = cluster.stays()
             && !matches!(selection(&self.prepared, &row.cluster), None | Some(Selection::Not(_)));
         let (granted, exposure, has_none) = match &self.pulls {
             None => (row.share.replicas, row.replicas.exposure, row.report.is_some_and(|it| it.pods == 0)),
@@ -370,7 +374,7 @@ impl Draft<'_> {
 }
 
 /// Whether plans reach a cluster in this state. One that the policy does not select is asked to give away what it has.
-pub(super) fn is_heard(state: State) -> bool {
+pub(crate) fn is_heard(state: State) -> bool {
     !matches!(state, State::Offline | State::Lost | State::Pending | State::Unsupported)
 }
 

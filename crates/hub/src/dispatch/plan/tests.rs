@@ -1,3 +1,4 @@
+mod ends;
 mod heeded;
 mod part;
 mod restored;
@@ -39,6 +40,7 @@ impl World {
             promised_to_others: 0,
             claimed_by_others: 0,
             asked_for: 0,
+            departure: None,
         };
         Self {
             object: json!({
@@ -127,7 +129,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..20 {
             let round = self.plan();
             if round.save.is_none() && round.writes.is_empty() {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kruise_core::api::fleet::{
+    FederatedObject,
     assignment::ShareState,
     keys::{conditions as types, events, reasons},
 };
@@ -67,7 +68,7 @@ pub(super) fn summary(aspects: &[Aspect]) -> &'static str {
 }
 
 /// The aspects of an object that is not planned.
-pub(super) fn of_trouble(trouble: &Trouble) -> Vec<Aspect> {
+pub(super) fn of_trouble(trouble: &Trouble, object: &FederatedObject) -> Vec<Aspect> {
     let not_scheduled = |reason, message: &String| aspect(types::SCHEDULED, false, reason, message.clone());
     match trouble {
         Trouble::Suspended => {
@@ -76,6 +77,10 @@ pub(super) fn of_trouble(trouble: &Trouble) -> Vec<Aspect> {
         }
         Trouble::SweptAlong(message) => {
             vec![aspect(types::SUSPENDED, true, "SweptAlong", message.clone())]
+        }
+        Trouble::Ending { because, .. } => {
+            let message = trouble.awaited(object).unwrap_or_default();
+            vec![aspect(types::APPLIED, false, because.event(), message)]
         }
         Trouble::BadNumbers(message) => vec![not_scheduled("BadNumbers", message)],
         Trouble::NotSupported(message) => vec![not_scheduled("NotSupported", message)],

@@ -319,6 +319,8 @@ fn member_of(request: &JoinRequest) -> MemberCluster {
     };
     let mut member = MemberCluster::new(&request.name_any(), spec);
     member.labels_mut().extend(asked.labels.clone());
+    // From the beginning: it is never removed behind the back of what is placed there (DEL-6).
+    member.finalizers_mut().push(keys::MEMBER_FINALIZER.to_owned());
     member
 }
 

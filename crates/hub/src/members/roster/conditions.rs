@@ -32,5 +32,7 @@ pub(super) fn conditions(
     if finding.is_suspect {
         conditions.push(condition(cluster_conditions::SELF_SUSPECT, true, "ManyVanished".to_owned()));
     }
+    // Written by whoever sees clusters off.
+    conditions.extend(known.conditions.iter().filter(|it| it.type_ == cluster_conditions::LEAVING).cloned());
     conditions
 }

@@ -81,5 +81,7 @@ pub(super) fn begun(member: &MemberCluster, now: Moment) -> Heartbeat {
 
 pub(super) fn flags(member: &MemberCluster) -> Flags {
     let spec = &member.spec;
-    Flags { accepted: spec.accepted, unschedulable: spec.unschedulable, drain: spec.drain }
+    // One that leaves is emptied first (DEL-6).
+    let drain = spec.drain || member.metadata.deletion_timestamp.is_some();
+    Flags { accepted: spec.accepted, unschedulable: spec.unschedulable, drain }
 }

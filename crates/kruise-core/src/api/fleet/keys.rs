@@ -39,10 +39,19 @@ pub const TOLD: &str = "fleet.kruise.io/told";
 /// Annotation on FleetBindings: after the hub was restored from an older copy, clusters whose newer plans are taken over, as
 /// JSON: the number of the plan, by cluster. Any other number is not meant.
 pub const RECOVER: &str = "fleet.kruise.io/recover";
-/// Annotation on MemberClusters: what is done with their objects when they are deleted, `Orphan` or `Force`.
+/// Annotation on MemberClusters: what is done with their objects when they are deleted, `Orphan`, `Force` or `Orphan,Force`; without
+/// it the cluster is drained first (DEL-6).
 pub const LEAVE: &str = "fleet.kruise.io/leave";
 /// Annotation on a MemberCluster, `true`: the hub believes what it sees although many clusters vanished at once (STATE-3).
 pub const TRUST_VIEW: &str = "fleet.kruise.io/trust-view";
+/// Finalizer on MemberClusters: the cluster is emptied before it leaves the fleet.
+pub const MEMBER_FINALIZER: &str = "fleet.kruise.io/shares";
+/// Annotation on federated objects that are being deleted: `true` finishes that although clusters which are not heard have not
+/// answered; they are told when they are back (DEL-2).
+pub const FORCE_DETACH: &str = "fleet.kruise.io/force-detach";
+/// Annotation on federated objects: UID of the FleetBinding whose shares are taken back; the object stays (DEL-5). That of a later
+/// binding is another one, so that an old word never withdraws anything again.
+pub const WITHDRAW: &str = "fleet.kruise.io/withdraw";
 /// Label on ImagePullJobs that download images ahead of an update: UID of the CloneSet (REL-11).
 pub const DOWNLOADS_FOR: &str = "fleet.kruise.io/downloads-for";
 /// Label on everything the hub makes: the cluster it is for, cut where it is too long. On bindings also an annotation, in full.
@@ -113,6 +122,8 @@ pub mod cluster_conditions {
     pub const READY: &str = "Ready";
     /// The hub doubts its own view, because too many clusters vanished at once.
     pub const SELF_SUSPECT: &str = "SelfSuspect";
+    /// The cluster is being removed from the fleet; reason and message say what is waited for.
+    pub const LEAVING: &str = "Leaving";
 }
 
 /// Reasons of conditions.
@@ -213,6 +224,10 @@ pub mod events {
     pub const TOKEN_REJECTED: &str = "TokenRejected";
     /// A cluster has lost its rights on the hub.
     pub const REVOKED: &str = "Revoked";
+    /// A cluster is being removed from the fleet.
+    pub const CLUSTER_LEAVING: &str = "ClusterLeaving";
+    /// A cluster has left the fleet.
+    pub const CLUSTER_LEFT: &str = "ClusterLeft";
     /// A CertificateSigningRequest was refused.
     pub const SIGNING_REFUSED: &str = "SigningRefused";
 }

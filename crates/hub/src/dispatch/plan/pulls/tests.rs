@@ -47,6 +47,7 @@ impl World {
             promised_to_others: 0,
             claimed_by_others: 0,
             asked_for: 0,
+            departure: None,
         };
         Self {
             object: json!({
