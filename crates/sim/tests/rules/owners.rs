@@ -114,6 +114,39 @@ fn what_is_said_twice_of_an_owner_counts_once_but_cannot_be_applied() {
 }
 
 #[test]
+fn who_names_an_owner_twice_takes_it_from_others_and_who_applies_it_once_takes_it_back() {
+    without_controllers(async |world| {
+        let maps = maps(&client(&world));
+        let once = owner("Pod", "a", &json!("1"));
+        let mut again = once.clone();
+        again["controller"] = json!(false);
+        let apply = async |params: kube::api::PatchParams| {
+            let patch = kube::api::Patch::Apply(new("x", json!({"ownerReferences": [once]})));
+            maps.patch("x", &params, &patch).await
+        };
+        let fields = |object: &Value, manager: &str| {
+            let entries = object["metadata"]["managedFields"].as_array().unwrap();
+            let entry = entries.iter().find(|it| it["manager"] == manager);
+            entry.map(|it| it["fieldsV1"]["f:metadata"]["f:ownerReferences"].clone())
+        };
+
+        let params = kube::api::PatchParams::apply("one");
+        apply(params.clone()).await.unwrap();
+        set_owners(&world, "x", json!([once, again]));
+        let object = read(&world, &format!("{MAPS}/x"));
+        assert_eq!(fields(&object, "one"), None);
+        assert_eq!(fields(&object, "cluster"), Some(json!({"k:{\"uid\":\"1\"}": {}})));
+
+        assert_eq!(status(&apply(params.clone()).await.unwrap_err())["code"], 409);
+        apply(params.force()).await.unwrap();
+        let object = read(&world, &format!("{MAPS}/x"));
+        assert_eq!(fields(&object, "one"), Some(json!({"k:{\"uid\":\"1\"}": {}})));
+        assert_eq!(fields(&object, "cluster"), None);
+        assert_eq!(object["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+    });
+}
+
+#[test]
 fn the_finalizers_of_both_ways_to_delete_exclude_each_other() {
     without_controllers(async |world| {
         let both = json!({"finalizers": ["orphan", "foregroundDeletion"]});
