@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod admission;
+mod collector;
 mod conflicts;
 mod containers;
 mod custom;

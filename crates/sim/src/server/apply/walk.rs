@@ -145,8 +145,8 @@ fn visit_items<'a>(
 ) {
     let kind = shape.list();
     let (before, after) = (named(kind, old), named(kind, new));
-    let find = |list: &[(String, &'a Value)], name: &str| -> Option<&'a Value> {
-        list.iter().find(|(it, _)| it == name).map(|(_, value)| *value)
+    let find = |list: &[(String, &'a Value)], name: &str| -> Vec<&'a Value> {
+        list.iter().filter(|(it, _)| it == name).map(|(_, value)| *value).collect()
     };
     let mut seen: Vec<&str> = Vec::new();
     for (name, _) in before.iter().chain(&after) {
@@ -154,9 +154,30 @@ fn visit_items<'a>(
             continue;
         }
         seen.push(name);
-        let (old, new) = (find(&before, name), find(&after, name));
         path.push(name.clone());
-        visit(shape.item(), old, new, path, result);
+        // Items with one name count as one thing without parts, and one that is alone as another thing than several.
+        match (find(&before, name).as_slice(), find(&after, name).as_slice()) {
+            (old @ ([] | [_]), new @ ([] | [_])) => {
+                visit(shape.item(), old.first().copied(), new.first().copied(), path, result);
+            }
+            (old @ [_, _, ..], new @ [_, _, ..]) => {
+                if old != new {
+                    insert(&mut result.modified, path);
+                }
+            }
+            ([_, _, ..], new) => {
+                if let Some(new) = new.first() {
+                    visit(shape.item(), None, Some(new), path, result);
+                }
+                insert(&mut result.removed, path);
+            }
+            (old, _) => {
+                if let Some(old) = old.first() {
+                    visit(shape.item(), Some(old), None, path, result);
+                }
+                insert(&mut result.added, path);
+            }
+        }
         path.pop();
     }
 }
