@@ -42,7 +42,7 @@ async fn main() -> Result<()> {
     };
     let (singles, burst) = (number("BENCH_SINGLES", 100)?, number("BENCH_BURST", 500)?);
     println!("the hub and its members are started ...");
-    let fleet = Fleet::start(Links::Direct).await?;
+    let fleet = Fleet::start(Links::Direct, &[]).await?;
     let namespace = fleet.hub.namespace("bench").await?;
     let mut stage = Stage::open(&fleet, &namespace).await?;
     // The first one has its namespace made in the members, and connections opened.

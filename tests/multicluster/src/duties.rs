@@ -2,7 +2,7 @@
 //! are shipped and with the rights of the generated manifests.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
@@ -43,11 +43,65 @@ impl Place {
         self.folder.join("daemon-home")
     }
 
+    /// Its daemon, which believes to be on `node`.
+    fn daemon(&self, program: &Path, access: &Temporary, node: &str, flags: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["daemon", "--addr=127.0.0.1:0", "--kubeconfig"])
+            .arg(&access.0)
+            .arg("--socket-file")
+            .arg(self.folder.join("containerd.sock"))
+            .args(flags)
+            .env("HOME", self.home())
+            .env("NODE_NAME", node)
+            .env("RUST_LOG", LOGGED);
+        command
+    }
+
     /// Stops the process that looks after a running container: the runtime still answers, and cannot stop it any more.
     pub fn freeze_keeper(&self, container: &str) -> Result<Frozen> {
         let id = container.rsplit('/').next().unwrap_or_default();
         let keeper = processes::keeper(id).with_context(|| format!("nothing looks after {container}"))?;
         Frozen::new(keeper)
+    }
+}
+
+/// What the processes log.
+const LOGGED: &str = "info,kruise_core=debug";
+
+/// The real nodes of a cluster; fake ones have no runtime.
+async fn places(cluster: &Cluster) -> Result<Vec<Place>> {
+    let folder = cluster.kubeconfig.parent().context("a kubeconfig is in a folder")?;
+    let nodes: Api<Node> = Api::all(cluster.client().await?);
+    let place = |node: Node| {
+        let name = node.name_any();
+        let folder = folder.join(name.rsplit('-').next().unwrap_or_default());
+        Place { folder, name }
+    };
+    let nodes = nodes.list(&ListParams::default()).await?.into_iter().map(place);
+    Ok(nodes.filter(|it| it.folder.join("containerd.sock").exists()).collect())
+}
+
+/// The daemons of a cluster whose manager is somebody else's. They end with this value.
+#[derive(Debug)]
+pub struct Daemons {
+    /// The nodes.
+    pub places: Vec<Place>,
+    _running: Vec<Running>,
+    _access: Temporary,
+}
+
+impl Daemons {
+    /// Starts one on each real node, with the rights of the generated manifests, which log into `logs`.
+    pub async fn start(cluster: &Cluster, logs: &Path) -> Result<Self> {
+        let (program, places) = (programs::agent().await?, places(cluster).await?);
+        let access = access::as_service_account(cluster, "kruise-daemon")?;
+        let start = |it: &Place| {
+            let log = logs.join(format!("{}-{}.log", cluster.name, it.name));
+            Running::start(&it.daemon(&program, &access, &it.name, &[]), &log)
+        };
+        let running = places.iter().map(start).collect::<Result<_>>()?;
+        Ok(Self { places, _running: running, _access: access })
     }
 }
 
@@ -97,18 +151,6 @@ impl Duties {
         access::apply(cluster, "rbac")?;
         access::apply(cluster, "webhook")?;
         let client = cluster.client().await?;
-        let folder = cluster.kubeconfig.parent().context("a kubeconfig is in a folder")?;
-        let nodes: Api<Node> = Api::all(client.clone());
-        let mut places = Vec::new();
-        for node in nodes.list(&ListParams::default()).await? {
-            let name = node.name_any();
-            let short = name.rsplit('-').next().unwrap_or_default();
-            let folder = folder.join(short);
-            // Fake nodes have no runtime.
-            if folder.join("containerd.sock").exists() {
-                places.push(Place { folder, name: name.clone() });
-            }
-        }
         let logs = std::env::temp_dir().join(format!("duties-{}-{life}", std::process::id()));
         std::fs::create_dir_all(&logs)?;
         let it = Self {
@@ -117,7 +159,7 @@ impl Duties {
             manager_access: access::as_service_account(cluster, "kruise-manager")?,
             daemon_access: access::as_service_account(cluster, "kruise-daemon")?,
             logs,
-            places,
+            places: places(cluster).await?,
             running: Mutex::default(),
             _life: life,
         };
@@ -171,16 +213,7 @@ impl Duties {
     }
 
     fn launch_daemon(&self, node: &str, place: &Place, flags: &[&str]) -> Result<()> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(["daemon", "--addr=127.0.0.1:0", "--kubeconfig"])
-            .arg(&self.daemon_access.0)
-            .arg("--socket-file")
-            .arg(place.folder.join("containerd.sock"))
-            .args(flags)
-            .env("HOME", place.home())
-            .env("NODE_NAME", node);
-        self.launch(node, command)
+        self.launch(node, place.daemon(&self.program, &self.daemon_access, node, flags))
     }
 
     /// Kills the daemon of a node as the kernel would: it cannot do anything about it.
@@ -237,7 +270,7 @@ impl Duties {
     }
 
     fn launch(&self, name: &str, mut command: Command) -> Result<()> {
-        command.env("RUST_LOG", "info,kruise_core=debug");
+        command.env("RUST_LOG", LOGGED);
         let running = Running::start(&command, &self.logs.join(format!("{name}.log")))?;
         self.running().push((name.to_owned(), running));
         Ok(())

@@ -21,7 +21,7 @@ use crate::{
     agent::{self, NAMESPACE},
     cluster,
     cost::Process,
-    eventually,
+    eventually, is_named,
     processes::Running,
     programs,
     proxy::Proxy,
@@ -34,6 +34,10 @@ pub const HUB: &str = "hub";
 /// The namespace of the hub, and its ServiceAccount in it.
 const HUB_NAMESPACE: &str = "fleet-system";
 const HUB_ACCOUNT: &str = "kruise-hub";
+
+/// Agents that download images, and would do so ahead of updates of their own.
+const IMAGES: [&str; 2] =
+    ["--feature-gates=PreDownloadImageForInPlaceUpdate=true", "--nodeimage-creation-delay=0"];
 
 /// A cluster of the fleet.
 pub struct Member {
@@ -78,13 +82,13 @@ impl Fleet {
         if let Some(fleet) = known.upgrade() {
             return Ok(fleet);
         }
-        let fleet = Arc::new(Self::start(Links::Cuttable).await?);
+        let fleet = Arc::new(Self::start(Links::Cuttable, &IMAGES).await?);
         *known = Arc::downgrade(&fleet);
         Ok(fleet)
     }
 
-    /// Starts a fleet, and waits until all members are Ready.
-    pub async fn start(links: Links) -> Result<Self> {
+    /// Starts a fleet of those members that there are, whose agents have more flags, and waits until all are Ready.
+    pub async fn start(links: Links, agent_flags: &[&str]) -> Result<Self> {
         let hub = cluster(HUB);
         hub.install_crds().await?;
         access::apply(&hub, "rbac/hub")?;
@@ -126,10 +130,12 @@ impl Fleet {
             _access: Vec::new(),
         };
         fleet.run_hub().await?;
-        for name in MEMBERS {
-            fleet.add(name, links).await?;
+        let named = MEMBERS.into_iter().filter(|it| is_named(it));
+        let members: Vec<_> = named.collect();
+        for name in &members {
+            fleet.add(name, links, agent_flags).await?;
         }
-        fleet.until_ready(&MEMBERS).await?;
+        fleet.until_ready(&members).await?;
         Ok(fleet)
     }
 
@@ -163,7 +169,7 @@ impl Fleet {
     }
 
     /// Joins a cluster by hand, and starts its agent.
-    async fn add(&mut self, name: &'static str, links: Links) -> Result<()> {
+    async fn add(&mut self, name: &'static str, links: Links, flags: &[&str]) -> Result<()> {
         let member = cluster(name);
         agent::remove_webhooks(&member);
         member.install_crds().await?;
@@ -188,6 +194,7 @@ impl Fleet {
             .arg("--hub-kubeconfig")
             .arg(&granted.0)
             .args(["--hub-uid", &granted.1])
+            .args(flags)
             .envs(agent::VARIABLES);
         self._access.push(own);
         self.commands.insert(name, command);
@@ -241,6 +248,11 @@ impl Fleet {
     /// What a process has logged so far.
     pub fn logged(&self, name: &str) -> String {
         fs::read_to_string(self.log(name)).unwrap_or_default()
+    }
+
+    /// Where processes log.
+    pub fn logs(&self) -> &Path {
+        &self.folder
     }
 
     /// Where a process logs.

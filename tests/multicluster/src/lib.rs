@@ -19,7 +19,7 @@ pub mod rough;
 pub mod stage;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Output},
     time::Duration,
@@ -53,16 +53,30 @@ pub struct Cluster {
     pub kubeconfig: PathBuf,
 }
 
+/// Where to find the cluster called `name`.
+fn find(name: &str, named: &str) -> Option<PathBuf> {
+    let clusters = named.split(',').filter_map(|it| it.split_once('='));
+    clusters.into_iter().find(|it| it.0 == name).map(|it| it.1.into())
+}
+
+fn named() -> String {
+    std::env::var("FLEET_KUBECONFIGS").unwrap_or_default()
+}
+
+/// Whether there is a cluster called `name`.
+pub fn is_named(name: &str) -> bool {
+    find(name, &named()).is_some()
+}
+
 /// The cluster called `name`.
 pub fn cluster(name: &str) -> Cluster {
-    let named = std::env::var("FLEET_KUBECONFIGS").unwrap_or_default();
-    let clusters: BTreeMap<&str, &str> = named.split(',').filter_map(|it| it.split_once('=')).collect();
-    let Some(kubeconfig) = clusters.get(name) else {
+    let named = named();
+    let Some(kubeconfig) = find(name, &named) else {
         panic!(
             "this test needs a cluster {name}: run `cargo xtask test`, or set FLEET_KUBECONFIGS={name}=PATH (it is {named:?})"
         );
     };
-    Cluster { name: name.to_owned(), kubeconfig: kubeconfig.into() }
+    Cluster { name: name.to_owned(), kubeconfig }
 }
 
 impl Cluster {

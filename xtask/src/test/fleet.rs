@@ -58,6 +58,13 @@ impl Fleet {
         Self::start(&[("m1", Shape { nodes: 3, storage: true, ..Shape::default() })], progress)
     }
 
+    /// A hub, and two members with a real node each.
+    pub(super) fn whole_on_nodes(progress: &mut Progress) -> Result<Self> {
+        let (hub, member) =
+            (Shape { fake_nodes: 1, ..Shape::default() }, Shape { nodes: 1, ..Shape::default() });
+        Self::start(&[("hub", hub), ("m1", member.clone()), ("m2", member)], progress)
+    }
+
     fn start(shapes: &[(&'static str, Shape)], progress: &mut Progress) -> Result<Self> {
         if let Some(named) = std::env::var_os(KUBECONFIGS) {
             progress.say(format!("using the clusters of {KUBECONFIGS}: {}", named.display()));

@@ -70,6 +70,9 @@ const NODE_TESTS: [&str; 4] = ["nodes", "duties", "clonesets_on_nodes", "real_no
 /// Those on a hub and three members that nothing else has used: they take away what others would miss.
 const FLEET_TESTS: [&str; 1] = ["fleets"];
 
+/// Those on a hub and two members with a real node each.
+const FLEET_NODE_TESTS: [&str; 1] = ["fleets_on_nodes"];
+
 /// Test programs whose tests mostly wait, and wait side by side: as many at once, whatever the number of CPUs.
 const WAITING: [(&str, usize); 3] = [("clonesets", 8), ("clonesets_on_nodes", 4), ("fleets", 16)];
 
@@ -95,7 +98,9 @@ fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)
         Ring::Form => Ok((form::check(), None)),
         Ring::Values => {
             let needs_no_cluster = |it: &&str| {
-                SERVER_TESTS.iter().chain(&NODE_TESTS).chain(&FLEET_TESTS).all(|other| other != it)
+                let others =
+                    SERVER_TESTS.iter().chain(&NODE_TESTS).chain(&FLEET_TESTS).chain(&FLEET_NODE_TESTS);
+                others.into_iter().all(|other| other != it)
             };
             let all = tally::all_programs()?;
             let tests: Vec<&str> = all.iter().map(String::as_str).filter(needs_no_cluster).collect();
@@ -114,8 +119,12 @@ fn run_ring(ring: Ring, arguments: &Arguments) -> Result<(Tally, Option<String>)
             }
         },
         Ring::Nodes => match fleet::why_no_nodes() {
-            Some(reason) => Ok((skipped(&NODE_TESTS)?, Some(reason))),
-            None => Ok((on_clusters(Fleet::nodes, &NODE_TESTS, arguments)?, None)),
+            Some(reason) => Ok((skipped(&[&NODE_TESTS[..], &FLEET_NODE_TESTS].concat())?, Some(reason))),
+            None => {
+                let mut tally = on_clusters(Fleet::nodes, &NODE_TESTS, arguments)?;
+                tally += on_clusters(Fleet::whole_on_nodes, &FLEET_NODE_TESTS, arguments)?;
+                Ok((tally, None))
+            }
         },
     }
 }

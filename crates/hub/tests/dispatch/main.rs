@@ -19,3 +19,4 @@ mod room;
 mod scale;
 mod twins;
 mod secrets;
+mod told;

@@ -221,6 +221,26 @@ fn ipj_3_the_deadline_ends_the_job_everywhere() {
 }
 
 #[test]
+fn ha_1_and_ipj_3_a_deadline_runs_on_however_often_the_hub_restarts() {
+    play_images(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.pull("stuck", 2, |it| {
+            it["completionPolicy"]["activeDeadlineSeconds"] = json!(300);
+            it["pullPolicy"] = json!({"timeoutSeconds": 60});
+        });
+        for _ in 0..5 {
+            stage.pass(50).await;
+            stage.hub.crash();
+        }
+        stage.until("it is over", |it| it.job_status()["completionTime"].is_string()).await;
+        let status = stage.job_status();
+        let time = |field: &str| status[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let took = time("completionTime").duration_since(time("startTime")).as_secs();
+        assert!((300..330).contains(&took) && stage.hub.starts() == 6, "{took} s");
+    });
+}
+
+#[test]
 fn ipj_3_a_cluster_that_is_reached_late_gets_the_seconds_that_are_left() {
     play_images(async |stage| {
         stage.world.link(&agent_of("member-3"), HUB).cut(Direction::BOTH);

@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use sim::{faults::Direction, world::Process};
+use sim::{World, faults::Direction, world::Process};
 
 use crate::kit::{HUB, MEMBERS, WEB, agent_of, play, policy, rolling};
 
@@ -107,6 +107,51 @@ fn an_idle_fleet_asks_little_of_the_hub() {
         let writes = count() - before;
         assert!(writes <= 3 * 600 / 7, "{writes} writes in ten minutes");
         assert!(MEMBERS.iter().all(|it| !agent_of(it).is_empty() && stage.state(it) == "Ready"));
+    });
+}
+
+#[test]
+fn proto_1_an_agent_has_one_watch_reads_nothing_of_others_and_is_quiet_when_idle() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 10, |_| {});
+        stage.rests(10, 0).await;
+        stage.pass(120).await;
+        /// Requests of an agent to the hub since a moment: verb and what it is about.
+        fn asked(world: &World, member: &str, since: f64) -> Vec<(String, String)> {
+            let of_agent = format!(" {HUB} {} ", agent_of(member));
+            let part = |line: &str| {
+                let (at, rest) = line.split_once(&of_agent)?;
+                let (verb, rest) = rest.split_once(' ')?;
+                let is_later = at.trim().parse::<f64>().unwrap() > since;
+                is_later.then(|| (verb.to_owned(), rest.split(' ').next().unwrap().to_owned()))
+            };
+            world.log().last(usize::MAX).iter().filter_map(|it| part(it)).collect()
+        }
+        let last = stage.world.log().last(1).concat();
+        let now: f64 = last.split_whitespace().next().unwrap().parse().unwrap();
+        for member in MEMBERS {
+            let own = format!("assignments/fleet-{member}");
+            let places = [
+                &own,
+                &format!("leases/fleet-{member}/"),
+                &format!("events/fleet-{member}"),
+                "fleetrevisions/fleet-content/",
+                &format!("memberclusters/{member}"),
+            ]
+            .map(str::to_owned);
+            let requests = asked(&stage.world, member, 0.0);
+            assert!(requests.contains(&("WATCH".to_owned(), own.clone())), "{requests:?}");
+            for (verb, target) in &requests {
+                let is_own = places.iter().any(|it| target.starts_with(it));
+                assert!(is_own && (verb != "WATCH" || *target == own), "{member} asks {verb} {target}");
+            }
+        }
+        stage.pass(600).await;
+        for member in MEMBERS {
+            let requests = asked(&stage.world, member, now).len();
+            assert!((40..=120).contains(&requests), "{requests} requests of {member} in ten minutes");
+        }
     });
 }
 

@@ -2,8 +2,11 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use sim::faults::Direction;
 
-use crate::kit::{FLEET, HUB, MEMBERS, PodNames, Setting, Stage, WEB, all_pods, play, play_with, policy};
+use crate::kit::{
+    FLEET, HUB, MEMBERS, PodNames, Setting, Stage, WEB, agent_of, all_pods, play, play_with, policy,
+};
 
 #[test]
 fn a_cloneset_of_ten_becomes_four_three_and_three_and_its_status_sums_up() {
@@ -153,6 +156,28 @@ fn del_5_a_member_that_the_policy_drops_is_emptied_and_then_forgotten() {
         stage.rests(6, 0).await;
         assert_eq!(stage.replicas(), [3, 3, 0]);
         assert_eq!(stage.binding()["spec"]["ledger"]["clusters"].as_object().unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn cs_6_without_replicas_objects_stay_and_one_leaves_only_when_that_is_acknowledged() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 6, |_| {});
+        stage.rests(6, 0).await;
+        let replicas = |name: &str| stage.read(name, WEB).map(|it| it["spec"]["replicas"].clone());
+        stage.apply("v1", 0, |_| {});
+        stage.rests(0, 0).await;
+        assert!(MEMBERS.iter().all(|it| replicas(it) == Some(json!(0))));
+        let link = stage.world.link(&agent_of("member-3"), HUB);
+        link.cut(Direction::BOTH);
+        stage.place(&policy(|it| it["clusters"] = json!({"exclude": ["member-3"]})));
+        stage.pass(300).await;
+        assert_eq!((replicas("member-3"), stage.assignment("member-3").is_some()), (Some(json!(0)), true));
+        link.heal();
+        let is_gone = |it: &Stage| it.read("member-3", WEB).is_none() && it.assignment("member-3").is_none();
+        stage.until("it has neither object nor share", is_gone).await;
+        assert_eq!(replicas("member-1"), Some(json!(0)));
     });
 }
 

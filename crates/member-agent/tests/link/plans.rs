@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{MEMBER, WEB, plan, play, share};
+use crate::kit::{MEMBER, Stage, WEB, plan, play, share};
 
 #[test]
 fn proto_4_an_assignment_becomes_a_cloneset_and_is_acknowledged_with_its_counts() {
@@ -89,6 +89,34 @@ fn del_1_and_proto_11_intent_delete_deletes_and_the_number_stays_until_the_assig
         assert_eq!((stage.web(), stage.kept_plans()), (None, 1));
         stage.unassign();
         stage.until("nothing is kept any more", |it| it.kept_plans() == 0).await;
+    });
+}
+
+#[test]
+fn proto_9_a_missing_namespace_is_made_with_a_label_and_never_deleted() {
+    play(async |stage| {
+        let namespace = |it: &Stage| it.read(MEMBER, "/api/v1/namespaces/new");
+        let of_new = |seq: u64, slice: Value| {
+            let mut plan = plan(seq, "v1", slice);
+            plan["object"]["namespace"] = json!("new");
+            plan
+        };
+        stage.publish("v1");
+        assert_eq!(namespace(&stage), None);
+        stage.assign(of_new(1, share(2, 2)));
+        stage.acknowledged(1).await;
+        let path = WEB.replace("/shop/", "/new/");
+        assert_eq!(stage.read(MEMBER, &path).unwrap()["spec"]["replicas"], 2);
+        let made = namespace(&stage).unwrap();
+        assert_eq!(made["metadata"]["labels"]["fleet.kruise.io/made-for-fleet"], "true");
+        let mut delete = of_new(2, Value::Null);
+        delete["intent"] = json!("Delete");
+        stage.assign(delete);
+        stage.until("the object is gone", |it| it.told()["appliedSeq"] == 2).await;
+        stage.unassign();
+        stage.pass(120).await;
+        assert_eq!(stage.read(MEMBER, &path), None);
+        assert_eq!(namespace(&stage).unwrap()["metadata"]["uid"], made["metadata"]["uid"]);
     });
 }
 
