@@ -92,6 +92,7 @@ impl World {
             binding: self.binding.as_ref(),
             clusters: &self.clusters,
             key: None,
+            secrets: None,
             elapsed,
             now: self.now,
         }

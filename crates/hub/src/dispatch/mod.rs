@@ -3,13 +3,15 @@
 //! One mechanism for all kinds: what differs is behind [`Kind`](crate::placement::kinds::Kind). One object is one round:
 //! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
 //! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
-//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, `ahead` has images downloaded before an update, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
+//! [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images, [`secrets`] reads the Secrets that jobs
+//! name, `ahead` has images downloaded before an update, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
 
 pub mod end;
 pub mod lists;
 pub mod plan;
 pub mod pods;
 pub mod raw;
+pub mod secrets;
 pub mod status;
 pub mod term;
 
@@ -145,6 +147,8 @@ struct Memory {
     asked: Option<BTreeMap<String, Question>>,
     /// When downloads ahead of an update could not be begun or ended.
     ahead_failed: Option<Instant>,
+    /// What was last seen of the Secrets that it names.
+    secrets: Option<secrets::Kept>,
     /// Shares that were written and not acknowledged yet, by cluster: their number, and when.
     sent: BTreeMap<String, (u64, Instant)>,
 }
@@ -285,7 +289,7 @@ where
         let now = self.shared.clock.instant();
         let since = *self.memory().entry(key.clone()).or_default().saved.get_or_insert(now);
         let elapsed = u32::try_from(now.saturating_duration_since(since).as_secs()).unwrap_or(u32::MAX);
-        let observed = seen.observed(&self.shared.key, elapsed, self.shared.clock.now());
+        let mut observed = seen.observed(&self.shared.key, elapsed, self.shared.clock.now());
         if seen.is_ending {
             return if seen.is_ours { self.leave(&key, &seen, &observed).await } else { Ok(Next::Change) };
         }
@@ -295,6 +299,8 @@ where
             self.tell_once(&key, &seen, Severity::Normal, "NotPlaced", message);
             return Ok(Next::Change);
         }
+        let looks = self.look_at_secrets(&key, &plan::secrets::wanted(&observed)).await;
+        observed.secrets = Some(&looks);
         let begun = self.shared.clock.instant();
         let round = plan::plan(&observed);
         self.shared.measures.planned(self.shared.clock.since(begun), &round);

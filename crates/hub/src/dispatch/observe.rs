@@ -61,6 +61,7 @@ impl<K> Seen<K> {
             binding: self.stored_binding(),
             clusters: &self.clusters,
             key: Some(key),
+            secrets: None,
             elapsed,
             now,
         }

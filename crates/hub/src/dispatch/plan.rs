@@ -10,6 +10,7 @@ pub mod caution;
 mod names;
 mod pulls;
 pub(super) mod room;
+pub mod secrets;
 mod shares;
 
 use std::{sync::Arc, time::Duration};
@@ -47,6 +48,7 @@ use crate::{
 use ahead::Ahead;
 use basis::Basis;
 use room::Room;
+use secrets::Looks;
 
 pub(super) use pulls::{Pulls, is_outlived};
 
@@ -130,6 +132,8 @@ pub struct Observed<'a> {
     /// From which names of bodies are made. The hub alone has it: without it bodies keep the names that they have, and new ones
     /// get none.
     pub key: Option<&'a RevisionKey>,
+    /// What is known of the Secrets that a job names. Without it nobody has looked, and they are supposed to be there.
+    pub secrets: Option<&'a Looks>,
     /// Seconds since the ledger was last saved; 0 after a restart.
     pub elapsed: u32,
     /// The time, for conditions.
@@ -274,7 +278,7 @@ fn pods(
         Ok(prepared) => prepared,
         Err(trouble) => return held(observed, trouble),
     };
-    let Basis { saved, target, body, patches } = &basis;
+    let Basis { saved, target, body, patches, secrets } = &basis;
     let (before, unheard) = told(observed, saved, &prepared, *target);
     let planned = match arithmetic::plan(&prepared.world(), &before) {
         Ok(planned) => planned,
@@ -292,6 +296,7 @@ fn pods(
         routing: &routing,
         room: &room,
         patches,
+        secrets,
         pulls: None,
     };
     draft.finish(&before, &unheard)

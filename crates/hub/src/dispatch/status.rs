@@ -103,6 +103,8 @@ pub(super) struct Account<'a> {
     pub(super) unfit: &'a [(String, String)],
     /// Clusters that have not said yet how much room they have.
     pub(super) awaited: &'a [String],
+    /// What is said about Secrets that a job names and some cluster does not get, and whether the job is placed all the same.
+    pub(super) unsent: Option<&'a (bool, String)>,
     /// What a job has besides.
     pub(super) pulls: Option<&'a Pulls>,
 }
@@ -404,6 +406,10 @@ fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Ve
         let told = after.iter().find(|it| it.type_ == types::STALE).map(|it| it.message.clone());
         let (told, message) = (Told::Once, told.unwrap_or_default());
         notes.push(Note { told, severity: Severity::Warning, reason: events::RESTORED, message });
+    }
+    if let Some((_, message)) = account.unsent {
+        let (told, message) = (Told::Once, message.clone());
+        notes.push(Note { told, severity: Severity::Warning, reason: events::PULL_SECRETS, message });
     }
     let is_news = |it: &&Condition| {
         let known = before.iter().find(|known| known.type_ == it.type_);

@@ -14,3 +14,4 @@ mod rest;
 mod restored;
 mod room;
 mod scale;
+mod secrets;

@@ -320,20 +320,6 @@ fn del_5_a_policy_that_drops_a_cluster_takes_the_copy_from_it_and_one_that_goes_
     });
 }
 
-#[test]
-fn ipj_6_a_job_with_pull_secrets_is_not_placed_and_says_which_field() {
-    play_images(async |stage| {
-        stage.place(&policy(|_| {}));
-        stage.pull("web", 3, |it| it["pullSecrets"] = json!(["registry"]));
-        stage
-            .until("that is said", |it| {
-                it.job_binding()["status"]["conditions"].to_string().contains("spec.pullSecrets")
-            })
-            .await;
-        assert!(copies(&stage).is_empty() && most(&stage) == 0);
-    });
-}
-
 const LIST: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/imagelistpulljobs/both";
 
 #[test]

@@ -12,6 +12,7 @@ use super::{
     Cluster, Observed, Winner,
     caution::Word,
     room::{self, Room},
+    secrets::Deal,
 };
 use crate::{
     dispatch::{pods::Routing, status::Trouble},
@@ -32,6 +33,8 @@ pub(super) struct Basis {
     pub(super) body: Value,
     /// What differs in each cluster, in the order of the clusters; or why that cannot be.
     pub(super) patches: Vec<Result<Vec<PatchStep>, String>>,
+    /// What each gets of the Secrets that a job names.
+    pub(super) secrets: Deal,
 }
 
 impl Basis {
@@ -39,7 +42,8 @@ impl Basis {
         let body = kinds::body(kind, observed.object);
         let of = |it: &Cluster| overrides::for_cluster(&winner.placement, &it.facts, &body);
         let patches = observed.clusters.iter().map(|it| of(it).map_err(|it| it.to_string())).collect();
-        Self { saved: observed.saved(), target: kinds::revision(kind, observed.object), body, patches }
+        let target = kinds::revision(kind, observed.object);
+        Self { saved: observed.saved(), target, body, patches, secrets: Deal::default() }
     }
 
     /// What clusters are asked about the object's pods.
@@ -97,6 +101,7 @@ impl Basis {
         states.extend(cluster.is_ahead_of(row.map_or(0, |it| it.share.seq)).then_some(State::Offline));
         states.extend((cluster.word == Word::Doubted).then_some(State::Offline));
         states.extend(self.patches[place].is_err().then_some(State::Unsupported));
+        states.extend(self.secrets.state(place));
         // It gets no more until it has said how much that can be.
         states.extend(room.is_awaited(place).then_some(State::Cordoned));
         Member {

@@ -21,11 +21,11 @@ use scheduling::{
 use serde_json::Value;
 
 use super::{
-    Cluster, Observed, Round, Unheard, Winner, basis::Basis, held, room::Room, selection, shares,
-    shares::is_heard,
+    Cluster, Observed, Round, Unheard, Winner, basis::Basis, held, room::Room, secrets::Deal, selection,
+    shares, shares::is_heard,
 };
 use crate::{
-    dispatch::{pods::Routing, status::Trouble},
+    dispatch::pods::Routing,
     ledger,
     placement::{
         kinds::{self, Division, Kind, PodNumbers, PullNumbers, pulls_report},
@@ -72,19 +72,16 @@ pub(super) fn plan(
     names: (&str, &str),
     numbers: PullNumbers,
 ) -> Round {
-    if !numbers.secrets.is_empty() {
-        let message = "spec.pullSecrets: secrets are not brought to members yet; nothing is placed";
-        return held(observed, Trouble::NotSupported(message.to_owned()));
-    }
     let (routing, no_pods) = (Routing::default(), PodNumbers::default());
     // Downloads need no room for pods.
     let room = Room::default();
-    let basis = Basis::new(observed, winner, kind);
+    let secrets = Deal::new(observed, &numbers.secrets);
+    let basis = Basis { secrets, ..Basis::new(observed, winner, kind) };
     let prepared = match basis.prepare(observed, winner, names, &no_pods, &routing, &room) {
         Ok(prepared) => prepared,
         Err(trouble) => return held(observed, trouble),
     };
-    let Basis { saved, target, body, patches } = &basis;
+    let Basis { saved, target, body, patches, secrets } = &basis;
     let target = *target;
     let (job, decisions, before, unheard) = job(observed, saved, &prepared, numbers, target);
     let rows = job.rows.iter().zip(&prepared.clusters).map(|(slots, cluster)| row(slots, cluster, target));
@@ -110,6 +107,7 @@ pub(super) fn plan(
         routing: &routing,
         room: &room,
         patches,
+        secrets,
         pulls: Some(job),
     };
     draft.finish(&before, &unheard)

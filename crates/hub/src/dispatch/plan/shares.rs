@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Body, Cluster, Observed, Pulls, Round, Unheard, Winner, Write, ahead, caution::Word, is_over, is_saved,
-    names::Names, room::Room, selection,
+    names::Names, room::Room, secrets::Deal, selection,
 };
 use crate::{
     dispatch::{
@@ -47,6 +47,8 @@ pub(super) struct Draft<'a> {
     pub(super) room: &'a Room,
     /// What differs in each cluster, in the order of the clusters; or why that cannot be.
     pub(super) patches: &'a [Result<Vec<PatchStep>, String>],
+    /// What each gets of the Secrets that a job names.
+    pub(super) secrets: &'a Deal,
     /// What a job has besides.
     pub(super) pulls: Option<Pulls>,
 }
@@ -109,7 +111,11 @@ impl Draft<'_> {
         if let Some(pulls) = &mut self.pulls {
             pulls.follow(&rows);
             pulls.mark(&mut round);
+            if !pulls.is_over() {
+                round.look_again = round.look_again.into_iter().chain(self.secrets.again()).min();
+            }
         }
+        let unsent = self.unsent();
         let account = Account {
             observed: self.observed,
             prepared: &self.prepared,
@@ -120,6 +126,7 @@ impl Draft<'_> {
             unheard,
             unfit: &self.unfit(),
             awaited: &self.room.awaited(self.observed),
+            unsent: unsent.as_ref(),
             pulls: self.pulls.as_ref(),
         };
         round.standing = status::standing(&account, self.kind);
@@ -167,6 +174,11 @@ impl Draft<'_> {
             row.share.seq += 1;
             row.acknowledged = false;
             spec.seq = row.share.seq;
+        }
+        if intent == Intent::Apply {
+            // Without them a copy would run and fail; what a cluster has stays as it is.
+            let Some(secrets) = self.secrets.of(place) else { return Fate::Same };
+            spec.pull_secrets = secrets.to_vec();
         }
         spec.capacity_question = self.room.question(place).filter(|_| intent == Intent::Apply).cloned();
         if let Some(stored) = stored.filter(|it| it.seq == row.share.seq) {
@@ -338,6 +350,16 @@ impl Draft<'_> {
             && self.planned.unplaced == 0
             && after.scale_down == 0
             && !after.rebalance.asked
+    }
+
+    /// Why Secrets are not brought to clusters that should have them; nothing if the job is over.
+    fn unsent(&self) -> Option<(bool, String)> {
+        let is_open = self.pulls.as_ref().is_some_and(|it| !it.is_over());
+        let is_selected = |it: &Cluster| {
+            let judged = selection(&self.prepared, &it.facts.cluster_name());
+            it.is_member && !matches!(judged, None | Some(Selection::Not(_)))
+        };
+        is_open.then(|| self.secrets.word(self.observed, is_selected)).flatten()
     }
 
     fn unfit(&self) -> Vec<(String, String)> {

@@ -66,6 +66,7 @@ impl World {
             binding: self.binding.as_ref(),
             clusters: &self.clusters,
             key: Some(&self.key),
+            secrets: None,
             elapsed: self.elapsed,
             now: Timestamp::UNIX_EPOCH,
         }

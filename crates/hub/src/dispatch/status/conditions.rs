@@ -111,6 +111,9 @@ fn scheduled(account: &Account<'_>) -> Aspect {
         let message = format!("how much room there is has not been said yet by {}", reason::list(&awaited));
         return aspect(types::SCHEDULED, false, reasons::ASKING_FOR_ROOM, message);
     }
+    if let Some((is_placed, message)) = account.unsent {
+        return aspect(types::SCHEDULED, *is_placed, reasons::PULL_SECRETS, message.clone());
+    }
     let lacking: Vec<ClusterName> = account.lacking().map(|it| it.0.facts.cluster_name()).collect();
     if lacking.is_empty() {
         return aspect(types::SCHEDULED, true, "Placed", String::new());

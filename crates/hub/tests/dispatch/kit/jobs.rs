@@ -28,6 +28,8 @@ use super::{
 
 pub(crate) const JOB: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/imagepulljobs/warm";
 const NODE_IMAGES: &str = "/apis/apps.kruise.io/v1beta1/nodeimages";
+/// Where daemons read pull secrets.
+pub(crate) const DAEMONS: &str = "kruise-daemon-config";
 /// Nodes of each member.
 pub(crate) const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 /// How long a daemon takes for an image; one that is called `stuck` never comes, and `missing` fails.
@@ -69,8 +71,9 @@ pub(super) fn caches(
     }
 }
 
-/// Gives a member a NodeImage for each of its nodes.
+/// Gives a member a NodeImage for each of its nodes, and a place for pull secrets that they may read.
 pub(super) fn equip(world: &World, member: &str) {
+    super::namespace(world, member, DAEMONS);
     for node in NODES {
         let body = json!({
             "apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": {"name": node}, "spec": {},

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     dispatch::{
         end::end,
-        plan::{Round, caution::Word, plan},
+        plan::{Round, caution::Word, plan, secrets::Looks},
     },
     names::RevisionKey,
     placement::select::ClusterFacts,
@@ -27,6 +27,7 @@ struct World {
     binding: Option<FleetBinding>,
     clusters: Vec<Cluster>,
     key: RevisionKey,
+    secrets: Option<Looks>,
     now: i64,
 }
 
@@ -63,6 +64,7 @@ impl World {
             binding: None,
             clusters: ["a", "b", "c"].map(cluster).to_vec(),
             key: RevisionKey::new(&[7; 32]),
+            secrets: None,
             now: 1_000,
         }
     }
@@ -75,6 +77,7 @@ impl World {
             binding: self.binding.as_ref(),
             clusters: &self.clusters,
             key: Some(&self.key),
+            secrets: self.secrets.as_ref(),
             elapsed: 0,
             now: Timestamp::from_second(self.now).unwrap(),
         }
