@@ -82,11 +82,6 @@ impl Release<'_> {
         let Some(selector) = self.read::<LabelSelector>("/spec/selector") else { return Ok(Vec::new()) };
         let template = &self.object["spec"]["template"];
         let images = changed_images(&self.stable["spec"]["template"], template);
-        let secrets = template.pointer("/spec/imagePullSecrets").and_then(Value::as_array);
-        if !images.is_empty() && secrets.is_some_and(|it| !it.is_empty()) {
-            let what = "spec.template.spec.imagePullSecrets: secrets are not brought to members by jobs yet";
-            return Err(format!("{what}; images are not downloaded ahead"));
-        }
         // Names of revisions differ between members, so all pods are meant; an image that is there costs nothing.
         let downloads = Downloads {
             owner: self.owner,
@@ -225,14 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn rel_11_what_a_job_cannot_bring_along_yet_is_said() {
-        let refused = jobs(|it, stable| {
+    fn rel_11_and_ipj_6_jobs_name_the_secrets_of_the_template() {
+        let jobs = jobs(|it, stable| {
             let with_secret =
                 |it: &mut Value| it["spec"]["template"]["spec"]["imagePullSecrets"] = json!([{"name": "s"}]);
             with_secret(it);
             with_secret(stable);
         });
-        assert!(refused.unwrap_err().starts_with("spec.template.spec.imagePullSecrets: "));
+        assert_eq!(jobs.unwrap()[0]["spec"]["pullSecrets"], json!(["s"]));
+    }
+
+    #[test]
+    fn rel_11_a_parallelism_that_jobs_cannot_have_is_said() {
         let with = |parallelism: Value| {
             jobs(|it, _| {
                 let strategy = &mut it["spec"]["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"];
