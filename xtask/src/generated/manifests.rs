@@ -66,6 +66,16 @@ impl Grantee {
         }
     }
 
+    /// A hub that brings pull secrets to clusters may read them.
+    fn hub_secrets() -> Self {
+        Self { role: "kruise-hub-pull-secrets", rights: hub::dispatch::secrets::needs(), ..Self::hub() }
+    }
+
+    /// A manager that takes pull secrets from a hub may write them.
+    fn link_secrets() -> Self {
+        Self { role: "kruise-link-pull-secrets", rights: link::secrets::needs(), ..Self::manager() }
+    }
+
     fn daemon() -> Self {
         Self {
             account: daemon::SERVICE_ACCOUNT,
@@ -153,6 +163,26 @@ pub(super) fn link_access() -> Result<BTreeMap<String, String>> {
             ("cluster_role_binding", link.binding(Scope::Cluster)),
             ("role", link.role(Scope::OwnNamespace)),
             ("role_binding", link.binding(Scope::OwnNamespace)),
+        ],
+    )
+}
+
+/// `config/rbac/link/pull-secrets`: what it may do on top of that, where pull secrets of jobs come from the hub.
+pub(super) fn link_secrets() -> Result<BTreeMap<String, String>> {
+    cluster_only(&Grantee::link_secrets())
+}
+
+/// `config/rbac/hub/pull-secrets`: what a hub may do besides, if it brings pull secrets of jobs to clusters.
+pub(super) fn hub_secrets() -> Result<BTreeMap<String, String>> {
+    cluster_only(&Grantee::hub_secrets())
+}
+
+fn cluster_only(grantee: &Grantee) -> Result<BTreeMap<String, String>> {
+    documents(
+        ACCESS_HEADER,
+        [
+            ("cluster_role", grantee.role(Scope::Cluster)),
+            ("cluster_role_binding", grantee.binding(Scope::Cluster)),
         ],
     )
 }
@@ -295,6 +325,25 @@ mod tests {
     }
 
     #[test]
+    fn ipj_6_rights_to_pull_secrets_are_granted_apart_from_all_others() {
+        for (files, verbs) in [(hub_secrets().unwrap(), "get"), (link_secrets().unwrap(), "create get patch")]
+        {
+            let role: ClusterRole = read(&files, "cluster_role.yaml");
+            let rules = role.rules.unwrap();
+            let [rule] = &rules[..] else { panic!("{rules:?}") };
+            assert_eq!(rule.resources, Some(vec!["secrets".to_owned()]));
+            assert_eq!(rule.verbs.join(" "), verbs);
+        }
+        // Without them neither has any right to Secrets of other namespaces.
+        for files in [hub_access().unwrap(), link_access().unwrap()] {
+            let role: ClusterRole = read(&files, "cluster_role.yaml");
+            let mut resources =
+                role.rules.unwrap().into_iter().flat_map(|it| it.resources.unwrap_or_default());
+            assert!(!resources.any(|it| it == "secrets"));
+        }
+    }
+
+    #[test]
     fn join_1_a_token_may_ask_and_nothing_else() {
         let role: ClusterRole = read(&hub_access().unwrap(), "bootstrap_cluster_role.yaml");
         let rights =
@@ -350,7 +399,8 @@ mod tests {
     fn every_right_is_explained_in_the_security_page() {
         let page = std::fs::read_to_string(crate::root().join("docs/security.md")).unwrap();
         let hub = [hub_process::needs(), answer::bootstrap_needs()].concat();
-        let all = [needs(), kruise_core::daemon::needs(), link::needs(), hub].concat();
+        let secrets = [hub::dispatch::secrets::needs(), link::secrets::needs()].concat();
+        let all = [needs(), kruise_core::daemon::needs(), link::needs(), hub, secrets].concat();
         for it in all {
             assert!(
                 page.contains(&format!("`{}`", it.resource)),

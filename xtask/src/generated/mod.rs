@@ -51,7 +51,9 @@ fn folders() -> Result<Vec<Folder>> {
         Folder { path: "config/rbac", wanted: manifests::access()? },
         // Apart, so that an agent without a hub has no right that it does not use.
         Folder { path: "config/rbac/link", wanted: manifests::link_access()? },
+        Folder { path: "config/rbac/link/pull-secrets", wanted: manifests::link_secrets()? },
         Folder { path: "config/rbac/hub", wanted: manifests::hub_access()? },
+        Folder { path: "config/rbac/hub/pull-secrets", wanted: manifests::hub_secrets()? },
         Folder { path: "config/webhook", wanted: manifests::webhooks()? },
         Folder { path: "config/webhook/hub", wanted: manifests::hub_webhooks()? },
         Folder { path: "docs/api", wanted: pages },
@@ -59,9 +61,11 @@ fn folders() -> Result<Vec<Folder>> {
         Folder { path: "deploy/member/files/crd", wanted: definitions(api::member_crds())? },
         Folder { path: "deploy/member/files/rbac", wanted: manifests::access()? },
         Folder { path: "deploy/member/files/rbac/link", wanted: manifests::link_access()? },
+        Folder { path: "deploy/member/files/rbac/link/pull-secrets", wanted: manifests::link_secrets()? },
         Folder { path: "deploy/member/files/webhook", wanted: manifests::webhooks()? },
         Folder { path: "deploy/hub/files/crd", wanted: definitions(api::crds())? },
         Folder { path: "deploy/hub/files/rbac", wanted: manifests::hub_access()? },
+        Folder { path: "deploy/hub/files/rbac/pull-secrets", wanted: manifests::hub_secrets()? },
         Folder { path: "deploy/hub/files/webhook", wanted: manifests::hub_webhooks()? },
     ])
 }

@@ -28,7 +28,7 @@ pub(crate) const MEMBER_FULL: &[&str] = &[
     "daemon.credentialProvider.enable=true,daemon.credentialProvider.hostPath=/opt/plugins",
     "daemon.credentialProvider.awsCredentialsDir=/root/.aws,daemon.extraArgs={--context=node}",
     "daemon.extraEnvs[0].name=HTTPS_PROXY,daemon.extraEnvs[0].value=proxy",
-    "hub.enabled=true,hub.kubeconfigSecret=fleet,hub.uid=2f8f,hub.clusterName=eu-1",
+    "hub.enabled=true,hub.kubeconfigSecret=fleet,hub.uid=2f8f,hub.clusterName=eu-1,hub.pullSecrets=true",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=a",
     "serviceAccount.annotations.owner=b,externalCerts.annotations.issuer=c,imagePullSecrets[0].name=d",
 ];
@@ -46,7 +46,7 @@ pub(crate) const HUB_FULL: &[&str] = &[
     "hub.autoApprove[0]=eu-*\\,env=prod,hub.autoApprove[1]=us-1",
     "hub.nodeSelector.disk=ssd,hub.extraArgs={--leader-election-lease-duration=30s}",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=a",
-    "serviceAccount.annotations.owner=b,imagePullSecrets[0].name=d",
+    "serviceAccount.annotations.owner=b,imagePullSecrets[0].name=d,pullSecrets.enabled=true",
 ];
 
 impl Chart {

@@ -45,8 +45,8 @@ fn no_role_has_a_wildcard() -> Result<()> {
 fn roles_and_definitions_are_the_generated_ones() -> Result<()> {
     let config = format!("{}/../../config", env!("CARGO_MANIFEST_DIR"));
     let cases = [
-        (MEMBER, MEMBER_FULL, &["crd", "rbac", "rbac/link"][..]),
-        (HUB, HUB_FULL, &["crd", "crd/fleet", "rbac/hub"][..]),
+        (MEMBER, MEMBER_FULL, &["crd", "rbac", "rbac/link", "rbac/link/pull-secrets"][..]),
+        (HUB, HUB_FULL, &["crd", "crd/fleet", "rbac/hub", "rbac/hub/pull-secrets"][..]),
     ];
     for (chart, values, folders) in cases {
         let objects = chart.render(values)?;
@@ -69,6 +69,19 @@ fn roles_and_definitions_are_the_generated_ones() -> Result<()> {
                 assert_eq!(found, generated, "{}", path.display());
             }
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn ipj_6_rights_to_pull_secrets_are_granted_only_where_somebody_asks() -> Result<()> {
+    for (chart, values) in [(MEMBER, MEMBER_JOINS), (HUB, &[])] {
+        let objects = chart.render(values)?;
+        assert!(
+            !objects
+                .iter()
+                .any(|it| it["metadata"]["name"].as_str().is_some_and(|it| it.contains("pull-secrets")))
+        );
     }
     Ok(())
 }
