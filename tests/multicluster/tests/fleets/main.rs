@@ -17,6 +17,7 @@ mod partition;
 mod pods_to_delete;
 mod room;
 mod scale;
+mod secrets;
 
 /// How many cases of a kind are tried, of those there are.
 fn cases(usual: usize, all: usize) -> usize {
