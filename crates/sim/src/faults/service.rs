@@ -281,6 +281,11 @@ fn refusal(code: u16, request: &ApiRequest) -> Answer {
             let details = json!({"retryAfterSeconds": 1});
             Failure { details, ..Failure::plain(429, "TooManyRequests", message) }
         }
+        403 => {
+            let message =
+                format!("{} {:?} is forbidden: no rule allows this", request.path.plural, request.path.name);
+            Failure::plain(403, "Forbidden", message)
+        }
         503 => Failure::plain(503, "ServiceUnavailable", "apiserver not ready"),
         504 => Failure::plain(
             504,
