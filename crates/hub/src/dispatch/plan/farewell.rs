@@ -88,7 +88,7 @@ fn is_given_up(cluster: &Cluster) -> bool {
 
 /// Nothing is granted any more; what may still be there counts until the row goes.
 fn empty(row: &mut LedgerRow) {
-    row.acknowledged = false;
+    (row.acknowledged, row.moving) = (false, 0);
     let share = &mut row.share;
     (share.replicas, share.updated, share.unavailable, share.surge) = (0, 0, 0, 0);
     for column in

@@ -129,7 +129,11 @@ fn join_3_the_member_comes_after_all_that_it_needs_and_is_made_once() {
     assert_eq!((&told["namespace"], &told["hubUid"]), (&json!("fleet-eu-1"), &json!("hub")));
     let Action::Join(made) = &case.plan().actions[1] else { panic!("the member is made") };
     let made = json!(made);
-    assert_eq!(made["metadata"], json!({"name": CLUSTER, "labels": {"env": "prod"}}));
+    let finalizers = ["fleet.kruise.io/shares"];
+    assert_eq!(
+        made["metadata"],
+        json!({"name": CLUSTER, "labels": {"env": "prod"}, "finalizers": finalizers})
+    );
     // What it did not say is not there: the API server refuses nulls.
     let identity =
         json!({"clusterUid": "cluster-1", "publicKey": public(key()), "accepted": true, "region": "eu"});
