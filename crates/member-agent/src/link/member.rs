@@ -387,6 +387,14 @@ mod tests {
     }
 
     #[test]
+    fn ha_6_and_rev_5_an_agent_tells_what_it_can_do_and_what_its_gates_let_it() {
+        let told = |sees_nodes, gates: Gates| features(sees_nodes, gates).into_iter().collect::<Vec<_>>();
+        assert_eq!(told(true, Gates::defaults()), ["Capacity", "PullSecrets", "ScaleMaxUnavailable"]);
+        let rolling_back = "CloneSetPartitionRollback=true".parse().unwrap();
+        assert_eq!(told(false, rolling_back), ["PartitionRollback", "PullSecrets", "ScaleMaxUnavailable"]);
+    }
+
+    #[test]
     fn del_3_marks_and_ownership_go_and_nothing_else() {
         let entry = |manager: &str| json!({"manager": manager, "operation": "Apply"});
         let member = json!({"metadata": {
