@@ -1,10 +1,13 @@
 //! What the controller manager does for every cluster: garbage collection and the end of namespaces.
 
+mod memory;
 mod namespaces;
 mod owners;
 mod verdict;
 
 use std::sync::Arc;
+
+pub(crate) use memory::Memory;
 
 use crate::{
     server::{Controllers, store::Change},

@@ -44,6 +44,7 @@ pub struct World {
 pub struct Member {
     cluster: Arc<Cluster>,
     pub(crate) nodes: Mutex<Nodes>,
+    pub(crate) collector: Mutex<collect::Memory>,
 }
 
 pub(crate) type Invariant = Box<dyn Fn(&World) -> Result<(), String> + Send + Sync>;
@@ -128,7 +129,7 @@ impl World {
         let cluster = Cluster::new(name, self.shared.seed, self.shared.clock.twin(), settings);
         let cluster = Arc::new(cluster);
         let nodes = Mutex::new(Nodes::new(cluster.seed(), behaviour));
-        let member = Arc::new(Member { cluster, nodes });
+        let member = Arc::new(Member { cluster, nodes, collector: Mutex::default() });
         lock(&self.shared.members).insert(name.to_owned(), member.clone());
         self.shared.settle(&member);
         member

@@ -54,6 +54,32 @@ fn status_and_spec_have_a_door_each() {
 }
 
 #[test]
+fn what_is_said_again_is_a_write_only_if_it_moves_the_entry_of_who_says_it() {
+    bare(async |world| {
+        world.cluster("member-1").server().define(&widget_definition()).unwrap();
+        let widgets = widgets(&client(&world));
+        widgets.create(&PostParams::default(), &widget("a", json!({"size": "small"}))).await.unwrap();
+        // Labels do not come through this door, but whoever sends them counts as having changed something.
+        let say = async || {
+            world.pass(secs(10)).await;
+            let patch = json!({"metadata": {"labels": {"by": "status"}}, "status": {"phase": "Up"}});
+            let after =
+                widgets.patch_status("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+            after.metadata.resource_version.unwrap()
+        };
+        let first = say().await;
+        assert_eq!(say().await, first);
+
+        world.pass(secs(10)).await;
+        let change = json!({"spec": {"size": "large"}});
+        let changed = widgets.patch("a", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+        let moved = say().await;
+        assert_ne!(Some(&moved), changed.metadata.resource_version.as_ref(), "it was the older entry");
+        assert_eq!(say().await, moved);
+    });
+}
+
+#[test]
 fn scale_reads_and_writes_through_the_named_paths() {
     bare(async |world| {
         world.cluster("member-1").server().define(&widget_definition()).unwrap();

@@ -101,7 +101,7 @@ pub(in crate::server) fn update_object(
     if resource.plural == "customresourcedefinitions" && endpoint == Endpoint::Main {
         established(&mut object, &call.now);
     }
-    if object == old {
+    if is_same(&object, &old) {
         return Ok(old);
     }
     if call.request.query.dry_run {
@@ -128,6 +128,27 @@ fn commit(call: &mut Call<'_>, existing: &Arc<Stored>, object: Value) -> Result<
 
 fn has_items(value: &Value) -> bool {
     value.as_array().is_some_and(|it| !it.is_empty())
+}
+
+/// Whether a write leaves an object as it is. When managers last changed something does not count, unless their entries, which are
+/// ordered by that, come in another order.
+fn is_same(object: &Value, old: &Value) -> bool {
+    same_but(object, old, "metadata", |new, old| {
+        same_but(new, old, "managedFields", |new, old| {
+            let (Some(new), Some(old)) = (new.as_array(), old.as_array()) else { return new == old };
+            let same = |(new, old): (&Value, &Value)| same_but(new, old, "time", |_, _| true);
+            new.len() == old.len() && new.iter().zip(old).all(same)
+        })
+    })
+}
+
+/// Whether two objects have the same members, one of which is compared in a way of its own.
+fn same_but(one: &Value, other: &Value, name: &str, same: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    one.len() == other.len()
+        && one.iter().all(|(key, value)| {
+            other.get(key).is_some_and(|it| if key == name { same(value, it) } else { value == it })
+        })
 }
 
 /// Refuses a write that is about another object, or about an older version of it.
