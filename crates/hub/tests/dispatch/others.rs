@@ -124,11 +124,13 @@ fn dr_1_and_cs_3_what_was_put_right_in_a_member_is_told_and_counted_on_the_hub()
             let path = format!("{WEB}?fieldManager=autoscaler");
             stage.world.write("member-2", Method::PATCH, &path, &patch).unwrap();
         };
-        change(json!({"spec": {"revisionHistoryLimit": 3}}));
+        change(json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 3}}}}));
         stage.until("it is told", |it| told(it, "DriftCorrected").len() == 1).await;
         let message = told(&stage, "DriftCorrected")[0].clone();
         assert!(
-            message.contains("in member-2: /spec/revisionHistoryLimit changed by autoscaler"),
+            message.contains(
+                "in member-2: /spec/updateStrategy/rollingUpdate/maxUnavailable changed by autoscaler"
+            ),
             "{message}"
         );
         stage.until("it is counted", |it| it.measure("drift_total") == Some(1.0)).await;
@@ -233,7 +235,7 @@ fn bodies_that_nobody_names_any_more_are_removed_and_a_release_can_go_back_to_on
         stage.until("it is not heard", |it| it.state("member-3") == "Offline").await;
         stage.apply("v2", 6, fast);
         stage.until("the others have it", |it| it.ready_of("v2") == 4).await;
-        stage.pass(3 * 3_600).await;
+        stage.pass(4_500).await;
         assert_eq!(bodies(&stage), 2);
         link.heal();
         stage.rests(6, 6).await;
@@ -243,7 +245,7 @@ fn bodies_that_nobody_names_any_more_are_removed_and_a_release_can_go_back_to_on
                 status["currentRevision"] == status["updateRevision"]
             })
             .await;
-        stage.pass(2 * 3_600).await;
+        stage.pass(900).await;
         assert_eq!(bodies(&stage), 1);
         stage.apply("v1", 6, fast);
         stage.rests(6, 0).await;

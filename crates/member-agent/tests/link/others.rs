@@ -126,7 +126,7 @@ fn dr_1_what_was_put_right_is_told_to_the_hub_once_a_minute() {
         stage.acknowledged(1).await;
         stage.pass(60).await;
         let change = |limit: u32| {
-            let patch = json!({"spec": {"revisionHistoryLimit": limit}});
+            let patch = json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": limit}}}});
             stage
                 .world
                 .write(MEMBER, Method::PATCH, &format!("{WEB}?fieldManager=somebody"), &patch)
@@ -135,7 +135,7 @@ fn dr_1_what_was_put_right_is_told_to_the_hub_once_a_minute() {
         change(7);
         stage.until("that is told", |it| it.told()["corrected"]["count"] == 1).await;
         let told = stage.told();
-        assert_eq!(told["corrected"]["paths"], json!(["/spec/revisionHistoryLimit"]));
+        assert_eq!(told["corrected"]["paths"], json!(["/spec/updateStrategy/rollingUpdate/maxUnavailable"]));
         assert_eq!(told["corrected"]["by"], json!(["somebody"]));
         assert_eq!(told["drift"], Value::Null, "it is put right");
         change(8);

@@ -63,6 +63,11 @@ fn content(object: &Value) -> Value {
         for path in NUMBERS {
             remove(fields, path);
         }
+        // A plan always names pods to delete, if only none. Where nobody had spoken of scaling before, the API server fills in
+        // what is so anyway.
+        if object.pointer("/spec/scaleStrategy/disablePVCReuse") == Some(&Value::Bool(false)) {
+            remove(fields, &["spec", "scaleStrategy", "disablePVCReuse"]);
+        }
     }
     content
 }
