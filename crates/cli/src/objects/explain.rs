@@ -169,6 +169,10 @@ pub fn told(trouble: &Trouble, policies: &[Judged]) -> String {
         }
         Trouble::Suspended => "no policy matches; see below why each does not".to_owned(),
         Trouble::SweptAlong(why) => why.clone(),
+        Trouble::Ending { waiting, .. } if waiting.is_empty() => "it goes from its clusters".to_owned(),
+        Trouble::Ending { waiting, .. } => {
+            format!("it goes from its clusters; not answered yet: {}", waiting.join(", "))
+        }
         Trouble::BadNumbers(fault) | Trouble::NotSupported(fault) => fault.clone(),
     }
 }
