@@ -17,6 +17,6 @@ mod rest;
 mod restored;
 mod room;
 mod scale;
-mod twins;
 mod secrets;
 mod told;
+mod twins;

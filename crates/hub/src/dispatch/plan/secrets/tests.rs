@@ -43,6 +43,8 @@ impl World {
             assignment: None,
             word: Word::Heard,
             promised_to_others: 0,
+            claimed_by_others: 0,
+            departure: None,
             asked_for: 0,
         };
         let again = Some(Duration::from_secs(600));
