@@ -171,7 +171,15 @@ impl Link {
             Some(found) if !is_new && marks == Some(wanted) => {
                 let paths = drift::differences(&drift::comparable(&body), found, &record.plan.drift);
                 seen = self.react(name, record, paths).await?;
-                if seen.is_due { self.write(name, record, member, body).await? } else { Ok(found.clone()) }
+                if seen.is_due {
+                    let written = self.write(name, record, member, body).await;
+                    if !matches!(written, Ok(Ok(_))) {
+                        self.memory().entry(name.to_owned()).or_default().drift.take_back();
+                    }
+                    written?
+                } else {
+                    Ok(found.clone())
+                }
             }
             _ => self.write(name, record, member, body).await?,
         };

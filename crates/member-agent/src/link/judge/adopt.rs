@@ -64,9 +64,11 @@ fn content(object: &Value) -> Value {
             remove(fields, path);
         }
         // A plan always names pods to delete, if only none. Where nobody had spoken of scaling before, the API server fills in
-        // what is so anyway.
-        if object.pointer("/spec/scaleStrategy/disablePVCReuse") == Some(&Value::Bool(false)) {
-            remove(fields, &["spec", "scaleStrategy", "disablePVCReuse"]);
+        // what is so anyway, under the name of the version.
+        for name in ["disablePVCReuse", "enablePVCReuse"] {
+            if object["spec"]["scaleStrategy"][name] == false {
+                remove(fields, &["spec", "scaleStrategy", name]);
+            }
         }
     }
     content

@@ -190,6 +190,13 @@ impl History {
         self.untold.paths = known.into_iter().take(MOST_DRIFT).collect();
     }
 
+    /// What was decided last did not come about. It is decided again, and counts once.
+    pub fn take_back(&mut self) {
+        let Some(last) = self.corrections.iter().map(|it| it.0).max() else { return };
+        self.corrections.retain(|it| it.0 != last);
+        self.untold.count = self.untold.count.saturating_sub(1);
+    }
+
     /// The paths that somebody fights for, and when the first of them will have been left in peace for long enough.
     pub fn fight(&self, now: Instant) -> (Vec<String>, Option<Duration>) {
         let mut by_path: BTreeMap<&String, Vec<Instant>> = BTreeMap::new();

@@ -175,7 +175,7 @@ fn ad_1_an_identical_object_is_taken_over_if_nothing_but_metadata_and_the_fleets
     let marked = json!({"metadata": {"annotations": {(keys::HUB_UID): "hub"}}, "spec": {"lifecycle": null}});
     assert_eq!(adoption(WhenExists::IfIdentical, granted(3), marked.clone()), Ok(()));
     let numbers = json!({"spec": {
-        "replicas": 4, "scaleStrategy": {"podsToDelete": [], "disablePVCReuse": false},
+        "replicas": 4, "scaleStrategy": {"podsToDelete": [], "enablePVCReuse": false},
         "updateStrategy": {"rollingUpdate": {"partition": 0, "maxUnavailable": 0, "maxSurge": 1, "paused": true}},
     }});
     assert_eq!(adoption(WhenExists::IfIdentical, granted(4), numbers.clone()), Ok(()));
