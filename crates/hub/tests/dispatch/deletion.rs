@@ -186,6 +186,7 @@ fn del_2_force_detach_finishes_a_deletion_and_the_silent_member_obeys_when_it_is
             })
             .await;
         stage.rests(4, 0).await;
+        stage.until("it is heard", |it| it.state("member-3") == "Ready").await;
         stage.apply("v1", 9, |_| {});
         stage.rests(9, 0).await;
         assert!(stage.replicas()[2] > 0, "and the place is free again: {:?}", stage.replicas());
