@@ -151,7 +151,7 @@ fn name_pod(fleet: &mut Fleet) {
 fn reshape(fleet: &mut Fleet) {
     let index = fleet.dice.below(fleet.members.len());
     fleet.shape(index);
-    fleet.rules.rebalance.policy += 1;
+    fleet.rules.rebalance.policy.generation += 1;
 }
 
 /// Someone looks after the release: approves, resumes, or leaves a cluster's broken pods out.
