@@ -45,6 +45,7 @@ fn api_4_of_the_users_object_the_hub_writes_status_a_finalizer_and_annotations_a
         stage.change_member("member-2", &json!({"drain": true}));
         stage.until("member-2 is empty", |it| it.replicas()[1] == 0).await;
         stage.rests(10, 5).await;
+        stage.until("that is told", |it| it.web()["status"]["updatedReplicas"] == 5).await;
         let web = stage.web();
         let meta = &web["metadata"];
         assert_eq!(meta["generation"], 2, "the spec was written by the user twice, and by nobody else");
@@ -52,7 +53,6 @@ fn api_4_of_the_users_object_the_hub_writes_status_a_finalizer_and_annotations_a
         assert!(meta["labels"].is_null() && meta["ownerReferences"].is_null(), "{meta}");
         let annotations = meta["annotations"].as_object().cloned().unwrap_or_default();
         assert!(annotations.keys().all(|it| it.starts_with("fleet.kruise.io/")), "{annotations:?}");
-        assert_eq!(web["status"]["updatedReplicas"], 5);
     });
 }
 
