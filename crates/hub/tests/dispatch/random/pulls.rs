@@ -12,7 +12,7 @@ use sim::{
 
 use super::{
     caught,
-    teeth::{Rule, ignore_exposure},
+    story::{Ledger, forget},
 };
 use crate::kit::{
     FLEET, HUB, MEMBERS, Stage, agent_of,
@@ -70,9 +70,14 @@ fn ipj_parallelism_cap() {
 }
 
 /// A cluster that is to give its slots away while its downloads never end.
-fn exclude_a_busy_member(rule: Rule) {
+fn exclude_a_busy_member(ledger: Ledger) {
     play_images(async |stage| {
-        ignore_exposure(&stage.world, rule);
+        if ledger == Ledger::ForgetsExposure {
+            stage.world.invariant("nothing", |world| {
+                forget(world);
+                Ok(())
+            });
+        }
         stage.place(&policy(|_| {}));
         stage.pull("stuck", 2, |_| {});
         stage.until("two clusters pull", |it| it.pulling().iter().sum::<u64>() == 2).await;
@@ -86,7 +91,7 @@ fn exclude_a_busy_member(rule: Rule) {
 /// The rule has teeth: a hub that does not count downloads which still run is caught.
 #[test]
 fn a_ledger_without_exposure_is_caught_by_its_downloads() {
-    caught(|| exclude_a_busy_member(Rule::Kept)).unwrap();
-    let why = caught(|| exclude_a_busy_member(Rule::Ignored)).unwrap_err();
+    caught(|| exclude_a_busy_member(Ledger::Kept)).unwrap();
+    let why = caught(|| exclude_a_busy_member(Ledger::ForgetsExposure)).unwrap_err();
     assert!(why.contains("nodes download at a time"), "{why}");
 }
