@@ -155,8 +155,9 @@ impl World {
         links.entry(key).or_insert_with(make).clone()
     }
 
-    /// Sets the weather of all links that are made from now on.
+    /// Sets the weather of all links: those that are there, and those that are made from now on.
     pub fn set_weather(&self, weather: Weather) {
+        lock(&self.shared.links).values().for_each(|it| it.set_weather(weather.clone()));
         *lock(&self.shared.weather) = weather;
     }
 

@@ -2,6 +2,8 @@
 
 mod copy;
 pub(crate) mod jobs;
+mod later;
+mod pods;
 mod processes;
 
 use std::{
@@ -24,6 +26,8 @@ use serde_json::{Value, json};
 use sim::{World, fleet, world::Process};
 
 use jobs::Parallelism;
+pub(crate) use later::LATE;
+pub(crate) use pods::{Pod, all_pods, pods_of, present};
 use processes::{agent, hub};
 
 pub(crate) const HUB: &str = "hub";
@@ -36,6 +40,8 @@ pub(crate) const WEB: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/clone
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) hub: Process,
+    /// The name of that process, which is also its name on the network.
+    pub(crate) leader: String,
     /// The processes of the members, by name.
     pub(crate) agents: BTreeMap<&'static str, Process>,
     pub(crate) limits: Arc<Limits>,
@@ -120,11 +126,8 @@ fn stage<F: Future<Output = ()>>(setting: Setting, duties: Duties, test: impl Fn
         }
         let mut agents = BTreeMap::new();
         for (place, member) in (0..).zip(MEMBERS) {
-            join(&world, member);
-            let (name, first) = (member.to_owned(), if pods == PodNames::Own { place << 32 } else { 0 });
-            let process =
-                world.process(&agent_of(member), move |process| agent(process, name.clone(), first, duties));
-            agents.insert(member, process);
+            let first = if pods == PodNames::Own { place << 32 } else { 0 };
+            agents.insert(member, later::enlist(&world, member, first, duties));
         }
         let parallelism = Arc::new(Parallelism::new());
         if duties == Duties::Images {
@@ -139,12 +142,9 @@ fn stage<F: Future<Output = ()>>(setting: Setting, duties: Duties, test: impl Fn
         world.invariant("the fleet's limits", move |world| rule.check(world));
         let counted = Arc::new(Mutex::new(Measures::new()));
         let shown = counted.clone();
-        let hub = world.process("hub", move |process| {
-            let measures = Measures::new();
-            *shown.lock().unwrap() = measures.clone();
-            hub(process, measures)
-        });
-        let stage = Stage { world, hub, agents, limits, parallelism, counted };
+        let leader = "hub".to_owned();
+        let hub = later::lead(&world, &leader, shown);
+        let stage = Stage { world, hub, leader, agents, limits, parallelism, counted };
         stage.until("all members are Ready", |it| MEMBERS.iter().all(|name| it.state(name) == "Ready")).await;
         test(stage).await;
     });
@@ -220,35 +220,6 @@ impl Limits {
             () => Ok(()),
         }
     }
-}
-
-/// A pod that is not on its way out.
-#[derive(Debug)]
-pub(crate) struct Pod {
-    pub(crate) cluster: &'static str,
-    pub(crate) name: String,
-    pub(crate) image: String,
-    pub(crate) is_ready: bool,
-}
-
-pub(crate) fn all_pods(world: &World) -> Vec<Pod> {
-    let mut pods = Vec::new();
-    for cluster in MEMBERS {
-        for pod in world.cluster(cluster).server().list("pods") {
-            let pod = pod.value();
-            if !pod["metadata"]["deletionTimestamp"].is_null() {
-                continue;
-            }
-            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            pods.push(Pod {
-                cluster,
-                name: pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-                image: pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned(),
-                is_ready: conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True"),
-            });
-        }
-    }
-    pods
 }
 
 /// A policy that places every CloneSet of its namespace on all clusters; `change` says what else.

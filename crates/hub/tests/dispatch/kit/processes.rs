@@ -49,8 +49,13 @@ pub(super) async fn hub(process: ProcessContext, measures: Measures) {
         rules: Vec::new(),
     };
     let stop = CancellationToken::new();
-    let (ended, ()) = tokio::join!(control::run(parts, stop.clone()), sink.run(stop));
-    ended.unwrap();
+    let told = stop.clone();
+    let leading = async {
+        // A leader that cannot begin ends, and is started again.
+        let _ = control::run(parts, stop.clone()).await;
+        stop.cancel();
+    };
+    tokio::join!(leading, sink.run(told));
 }
 
 /// One life of an agent: the CloneSet controller and the link. Names of pods are drawn from `first` and its life's number.

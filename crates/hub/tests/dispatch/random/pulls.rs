@@ -12,7 +12,7 @@ use sim::{
 
 use super::{
     caught,
-    story::{Ledger, forget},
+    teeth::{Rule, ignore_exposure},
 };
 use crate::kit::{
     FLEET, HUB, MEMBERS, Stage, agent_of,
@@ -70,14 +70,9 @@ fn ipj_parallelism_cap() {
 }
 
 /// A cluster that is to give its slots away while its downloads never end.
-fn exclude_a_busy_member(ledger: Ledger) {
+fn exclude_a_busy_member(rule: Rule) {
     play_images(async |stage| {
-        if ledger == Ledger::ForgetsExposure {
-            stage.world.invariant("nothing", |world| {
-                forget(world);
-                Ok(())
-            });
-        }
+        ignore_exposure(&stage.world, rule);
         stage.place(&policy(|_| {}));
         stage.pull("stuck", 2, |_| {});
         stage.until("two clusters pull", |it| it.pulling().iter().sum::<u64>() == 2).await;
@@ -91,7 +86,7 @@ fn exclude_a_busy_member(ledger: Ledger) {
 /// The rule has teeth: a hub that does not count downloads which still run is caught.
 #[test]
 fn a_ledger_without_exposure_is_caught_by_its_downloads() {
-    caught(|| exclude_a_busy_member(Ledger::Kept)).unwrap();
-    let why = caught(|| exclude_a_busy_member(Ledger::ForgetsExposure)).unwrap_err();
+    caught(|| exclude_a_busy_member(Rule::Kept)).unwrap();
+    let why = caught(|| exclude_a_busy_member(Rule::Ignored)).unwrap_err();
     assert!(why.contains("nodes download at a time"), "{why}");
 }
