@@ -69,7 +69,8 @@ pub(super) async fn agent(process: ProcessContext, name: String, first: u64, dut
         clock: clock.clone(),
     };
     let hub = client::over(process.world().service(&agent_of(&name), HUB), &options);
-    let client = process.client(&name);
+    // With its deadlines: an answer that never comes must not hold a watch up for ever.
+    let client = client::over(process.service(&name), &options);
     let caches = cloneset::Caches {
         clonesets: cache("clonesets", &clock),
         pods: cache("pods", &clock),
