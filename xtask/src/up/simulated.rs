@@ -227,11 +227,13 @@ fn define(world: &World, cluster: &str, crd: &Value) -> Result<()> {
         .map_err(|it| anyhow::anyhow!("{cluster} refuses {}: {}", crd["metadata"]["name"], it.message))
 }
 
-/// The objects of a folder of generated manifests, namespaces first.
+/// The objects of a folder of generated manifests, namespaces first. Folders in it are left out, as `kubectl apply` does: what is
+/// in them is granted only where somebody asks for it.
 fn manifests(folder: &str) -> Result<Vec<Value>> {
     let entries = fs::read_dir(config(folder))?;
     let paths: std::io::Result<Vec<PathBuf>> = entries.map(|it| Ok(it?.path())).collect();
-    let mut objects = paths?.iter().map(|it| read(it)).collect::<Result<Vec<Value>>>()?;
+    let files = paths?.into_iter().filter(|it| it.is_file());
+    let mut objects = files.map(|it| read(&it)).collect::<Result<Vec<Value>>>()?;
     objects.sort_by_key(|it| it["kind"] != "Namespace");
     Ok(objects)
 }
