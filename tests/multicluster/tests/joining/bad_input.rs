@@ -111,14 +111,15 @@ fn policies(namespace: &str) -> Vec<(&'static str, Value, Answer)> {
     vec![
         ("row 3", policy(json!({"clusters": {"names": ["nowhere"]}})), Warned("selects no cluster")),
         ("row 4", waves(json!([wave("a", "bad-1"), wave("b", "bad-1")])), Warned("waves a and b: a counts")),
-        ("row 4", waves(json!([wave("a", "bad-1")])), Accepted),
+        // Waves and failover come later, and that is said; the rows are about nothing else.
+        ("row 4", waves(json!([wave("a", "bad-1")])), Warned("spec.rollout.order")),
         (
             "row 5",
             policy(json!({"failover": {"enabled": true, "after": "79s"}})),
             Denied(&["spec.failover.after", "80s"]),
         ),
         ("row 5", fenced("132s"), Denied(&["spec.failover.after", "fenceAfter + fenceGrace + 40s"])),
-        ("row 5", fenced("133s"), Accepted),
+        ("row 5", fenced("133s"), Warned("spec.failover.enabled")),
         ("row 6", step("/spec/replicas"), Denied(&["spec.overrides[0].patches", "belongs to the fleet"])),
         ("row 6", step("/spec/selector"), Denied(&["spec.overrides[0].patches", "belongs to the fleet"])),
         ("row 6", step("/spec/template/spec/priorityClassName"), Accepted),
