@@ -65,7 +65,7 @@ pub struct Parts {
     pub rules: Vec<AutoApprove>,
 }
 
-/// Why the leader cannot begin.
+/// Why the leader cannot begin, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// A call failed.
@@ -77,6 +77,9 @@ pub enum Trouble {
     /// The API server has no `kube-system`.
     #[error("there is no namespace kube-system, by which the hub is known")]
     Nameless,
+    /// Another leader has written since.
+    #[error("another leader has written under a later number; beginning anew, if this one still leads")]
+    Deposed,
     /// Somebody emptied the Secret.
     #[error("the Secret {KEY} has no key of {} bytes", RevisionKey::BYTES)]
     BadKey,
@@ -103,7 +106,8 @@ pub fn needs() -> Vec<Right> {
 }
 
 /// Runs until `stop` is cancelled and what is under way has ended. Dropping this ends it where it is.
-pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
+pub async fn run(parts: Parts, told: CancellationToken) -> Result<(), Trouble> {
+    let stop = told.child_token();
     let Some(prepared) = stop.run_until_cancelled(prepare(&parts)).await else { return Ok(()) };
     let (key, hub_uid) = prepared?;
     let roster = Roster::new(&parts.clock, &parts.measures.metrics);
@@ -122,6 +126,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
         key,
         bodies: Arc::default(),
         term: Arc::new(Term::new(client.clone(), &namespace)),
+        deposed: stop.clone(),
         events: events.of("fleet-hub"),
         measures: measures.clone(),
         clock: clock.clone(),
@@ -165,9 +170,10 @@ pub async fn run(parts: Parts, stop: CancellationToken) -> Result<(), Trouble> {
         let client = client.clone();
         async move { watching.follow(client, token).await }
     });
-    running.spawn(async move { roster.watch(client, events.of("fleet-members"), measures, stop).await });
+    let token = stop.clone();
+    running.spawn(async move { roster.watch(client, events.of("fleet-members"), measures, token).await });
     running.join_all().await;
-    Ok(())
+    if told.is_cancelled() { Ok(()) } else { Err(Trouble::Deposed) }
 }
 
 /// Brings objects of one kind into the clusters. `names` are those of the controller and of the kind.

@@ -173,6 +173,9 @@ where
             let ours = self.term(seen, writes).await?;
             let newer = spec.ledger.term;
             if newer > ours {
+                // Either we lead no more, or one that does not has overtaken us. Who leads is for the election to say, and whoever
+                // does then takes a number above both: going on under ours would never work again.
+                self.shared.deposed.cancel();
                 return Err(Error::Deposed { newer, ours });
             }
             spec.ledger.term = ours;
@@ -336,7 +339,10 @@ where
         let floor = stored.filter_map(forgotten).max().unwrap_or_default();
         let known = || {
             let all = self.shared.assignments.all();
-            all.iter().filter_map(|it| it.0.as_ref().ok()).map(term).max().unwrap_or_default()
+            let written = all.iter().filter_map(|it| it.0.as_ref().ok()).map(term).max();
+            let all = self.shared.bindings.all();
+            let saved = all.iter().filter_map(|it| Some(it.0.as_ref().ok()?.spec.ledger.term)).max();
+            written.max(saved).unwrap_or_default()
         };
         Ok(self.shared.term.get(floor, known).await?)
     }

@@ -52,6 +52,7 @@ use kruise_core::{
 };
 use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
 use tokio::{sync::RwLock, time::Instant};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
@@ -100,6 +101,8 @@ pub struct Shared {
     pub bodies: Arc<RwLock<u64>>,
     /// The number of this leadership.
     pub term: Arc<Term>,
+    /// Ends this leadership when another one has written under a later number.
+    pub deposed: CancellationToken,
     /// Tells people.
     pub events: Recorder,
     /// Counts.

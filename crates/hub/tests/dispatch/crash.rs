@@ -1,8 +1,9 @@
 //! A hub that is killed after each of its writes in turn.
 
+use http::Method;
 use serde_json::json;
 
-use crate::kit::{HUB, play, policy, rolling};
+use crate::kit::{FLEET, HUB, Stage, play, policy, rolling};
 
 /// Rolls with the hub killed right after its `k`-th write since the release began. Says whether it was killed.
 fn killed_after(k: u64) -> bool {
@@ -85,5 +86,24 @@ fn a_binding_that_somebody_deletes_is_made_again_and_no_pod_restarts() {
             .await;
         stage.pass(120).await;
         stage.rests(10, 5).await;
+    });
+}
+
+#[test]
+fn proto_3_a_leader_that_a_deposed_one_has_overtaken_begins_anew_and_goes_on() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 6, |_| {});
+        stage.rests(6, 0).await;
+        // One that woke up late has saved a plan under a number of its own, and noticed then that it leads no more.
+        let path = format!("{FLEET}/namespaces/shop/fleetbindings/cloneset.web");
+        let term = |stage: &Stage| stage.binding()["spec"]["ledger"]["term"].as_u64().unwrap();
+        let overtaken = term(&stage) + 5;
+        let patch = json!({"spec": {"ledger": {"term": overtaken}}});
+        stage.world.write(HUB, Method::PATCH, &path, &patch).unwrap();
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        assert!(term(&stage) > overtaken, "the next plans are of a later leadership");
+        assert_eq!(stage.hub.starts(), 2);
     });
 }
