@@ -59,6 +59,8 @@ pub fn adopt(saved: &mut Ledger, cluster: &str, assignment: &Assignment) {
         unavailable: column(share.unavailable, counts.unavailable),
         parallelism: column(slots, counts.active.unwrap_or_default()),
         surge: column(share.surge, counts.replicas.saturating_sub(share.replicas)),
+        // What is not available may be growth for which others have not given way yet: as long as it starts, they must not.
+        moving: share.replicas.saturating_sub(counts.available),
         share,
         ..LedgerRow::default()
     };
@@ -213,13 +215,14 @@ mod tests {
     #[test]
     fn what_is_stored_or_was_seen_is_held() {
         let slice = CloneSetSlice { replicas: 4, updated: 1, max_unavailable: 1, ..CloneSetSlice::default() };
-        let counts = Counts { replicas: 6, unavailable: 3, ..Counts::default() };
+        let counts = Counts { replicas: 6, available: 1, unavailable: 3, ..Counts::default() };
         let mut saved = Ledger::default();
         adopt(&mut saved, "a", &assignment("1", CloneSetSlice::default(), Counts::default()));
         adopt(&mut saved, "b", &assignment("2", slice.clone(), counts));
         let row = saved.clusters["b"].clone();
         assert_eq!((row.share.seq, row.epoch, row.share.replicas), (7, 2, 4));
         assert_eq!((row.replicas.exposure, row.unavailable.exposure, row.surge.exposure), (6, 3, 2));
+        assert_eq!(row.moving, 3, "MOVE-2: others keep what these may be the replacement for");
         assert_eq!((saved.population, saved.target.clone().unwrap().hash), (4, "2".to_owned()));
         // What the ledger knows stays.
         adopt(&mut saved, "b", &assignment("3", slice, Counts::default()));
