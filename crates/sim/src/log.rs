@@ -1,6 +1,14 @@
 //! The event log of a run: what a failing test prints, and what two runs of one seed must have in common.
 
-use std::{collections::VecDeque, fmt::Write as _, sync::Mutex, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    fs::File,
+    io::{self, BufWriter, Write as _},
+    path::Path,
+    sync::Mutex,
+    time::Duration,
+};
 
 /// Lines in the order in which they happened; only the newest are kept.
 #[derive(Debug)]
@@ -14,13 +22,23 @@ struct Inner {
     keep: usize,
     written: u64,
     digest: u64,
+    /// Where all of it goes as well.
+    copy: Option<BufWriter<File>>,
 }
 
 impl EventLog {
     /// A log that keeps the newest `keep` lines.
     pub fn keeping(keep: usize) -> Self {
-        let inner = Inner { lines: VecDeque::new(), keep, written: 0, digest: 0xcbf2_9ce4_8422_2325 };
+        let inner =
+            Inner { lines: VecDeque::new(), keep, written: 0, digest: 0xcbf2_9ce4_8422_2325, copy: None };
         Self { inner: Mutex::new(inner) }
+    }
+
+    /// Has all lines written to a file as well, in place of what is in it.
+    pub fn copy_to(&self, path: &Path) -> io::Result<()> {
+        let file = BufWriter::new(File::create(path)?);
+        self.inner.lock().expect("no panic happens under this lock").copy = Some(file);
+        Ok(())
     }
 
     /// Writes one line.
@@ -33,6 +51,10 @@ impl EventLog {
             inner.digest = (inner.digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
         inner.written += 1;
+        if let Some(copy) = &mut inner.copy {
+            // Somebody looks at it while developing: a full disk must not end the run.
+            let _ = writeln!(copy, "{text}");
+        }
         if inner.keep == 0 {
             return;
         }

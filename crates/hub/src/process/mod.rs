@@ -220,6 +220,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     serve(&mut services, METRICS, metrics, health::metrics(measures.metrics.clone()), &close);
     serve(&mut services, PROBES, probes, ready, &close);
     let ended = tokio::select! {
+        biased;
         broken = broken(&mut services) => broken,
         ended = act(&settings, parts, handle, &stop) => ended,
     };

@@ -229,6 +229,7 @@ async fn ask(
     let mut answer = std::pin::pin!(async { read(sender.send_request(request).await?, limit).await });
     // The connection works for as long as the answer is waited for; it may end right behind it.
     tokio::select! {
+        biased;
         answer = &mut answer => answer,
         // However it ended: an answer that is complete counts, and one that is not says so itself.
         _ = connection => answer.await,

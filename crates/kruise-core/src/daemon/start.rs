@@ -113,6 +113,7 @@ pub async fn run(settings: Settings, token: CancellationToken) -> Result<(), Err
     };
     tokio::pin!(work);
     tokio::select! {
+        biased;
         () = &mut work => Ok(()),
         ended = served => {
             token.cancel();

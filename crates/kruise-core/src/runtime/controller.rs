@@ -203,6 +203,7 @@ impl<R: Reconcile> Controller<R> {
                 }
             };
             tokio::select! {
+                biased;
                 () = token.cancelled() => break,
                 Some(()) = under_way.next(), if !under_way.is_empty() => {}
                 () = self.triggers.0.changed.notified() => {}

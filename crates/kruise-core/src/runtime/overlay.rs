@@ -16,7 +16,7 @@ mod entry;
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -217,6 +217,7 @@ impl<K: Resource> Overlay<K> {
                 ended.push(key.clone());
             }
         }
+        ended.sort();
         for key in &ended {
             self.end(key);
         }
@@ -248,7 +249,8 @@ impl<K: Resource> Overlay<K> {
         let writes =
             self.writes.iter().filter(|it| is_old(&it.1.stamp) && is_open(it.0, it.1)).map(|it| it.0);
         let doubts = self.doubts.iter().filter(|it| is_old(&it.1.1)).map(|it| it.0);
-        let keys: HashSet<&Key> = writes.chain(doubts).collect();
+        // In order: what is asked first must not differ from one run to the next.
+        let keys: BTreeSet<&Key> = writes.chain(doubts).collect();
         keys.into_iter().map(|it| self.ticket(it, self.over(it, seen.get(it)).as_ref())).collect()
     }
 

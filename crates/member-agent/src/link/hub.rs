@@ -93,6 +93,7 @@ impl Hub {
             let api = Api::namespaced(self.client.clone(), &self.namespace);
             let following = self.assignments.run(self.client.clone(), api, client::watch(), stop.clone());
             tokio::select! {
+                biased;
                 () = following => return,
                 () = self.again.notified() => {}
             }

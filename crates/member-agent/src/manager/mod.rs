@@ -149,6 +149,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     services.endpoints(listeners, &measures.metrics, &handle, &stop);
     services.webhooks(server, context.client.clone());
     let ended = tokio::select! {
+        biased;
         broken = services.broken() => broken,
         ended = act(&settings, &context, fleet.as_ref(), handle, &stop) => ended,
     };

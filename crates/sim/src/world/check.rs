@@ -1,6 +1,6 @@
 //! Running a test in a world: invariants after every write, deadlines in virtual time, and what a failure prints.
 
-use std::{any::Any, future::Future, sync::Arc, time::Duration};
+use std::{any::Any, future::Future, path::Path, sync::Arc, time::Duration};
 
 use super::{Invariant, Shared, World, lock};
 
@@ -8,6 +8,8 @@ use super::{Invariant, Shared, World, lock};
 const SHOWN: usize = 60;
 
 /// Runs `test` in a fresh world on a paused clock in this thread.
+///
+/// With `SIM_LOG=FOLDER` in the environment the whole log goes to `FOLDER/SEED.log`: two runs that differ can be compared.
 ///
 /// When the test, a process or anything on the agenda panics, or an invariant breaks, the seed and the newest events are printed.
 pub fn run<F, T>(seed: u64, test: impl FnOnce(World) -> F) -> T
@@ -21,6 +23,10 @@ where
         .expect("a runtime without I/O needs nothing from the system");
     runtime.block_on(async {
         let world = World::new(seed);
+        if let Some(folder) = std::env::var_os("SIM_LOG") {
+            let path = Path::new(&folder).join(format!("{seed}.log"));
+            world.log().copy_to(&path).unwrap_or_else(|error| panic!("SIM_LOG: {}: {error}", path.display()));
+        }
         let _report = Report(world.clone());
         let mut broken = world.shared.broken.subscribe();
         let result = tokio::select! {

@@ -16,7 +16,8 @@ use std::{
 };
 
 use http::Method;
-use hub::{measures::Measures, members::access};
+use hub::{control::KEY, measures::Measures, members::access, names::RevisionKey};
+use k8s_openapi::ByteString;
 use kruise_core::{
     admission::{Version, cloneset::default},
     api,
@@ -124,6 +125,7 @@ fn stage<F: Future<Output = ()>>(setting: Setting, duties: Duties, test: impl Fn
         for name in ["fleet-content", "fleet-system", "shop"] {
             namespace(&world, HUB, name);
         }
+        keep_key(&world);
         let mut agents = BTreeMap::new();
         for (place, member) in (0..).zip(MEMBERS) {
             let first = if pods == PodNames::Own { place << 32 } else { 0 };
@@ -169,6 +171,15 @@ pub(crate) fn agent_of(member: &str) -> String {
 fn namespace(world: &World, cluster: &str, name: &str) {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     world.write(cluster, Method::POST, "/api/v1/namespaces", &body).unwrap();
+}
+
+/// The hub draws a key at its first start, and names of bodies come from it: with one of its own every run would be another.
+fn keep_key(world: &World) {
+    let key = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": KEY},
+        "data": {"key": ByteString(vec![7; RevisionKey::BYTES])},
+    });
+    world.write(HUB, Method::POST, "/api/v1/namespaces/fleet-system/secrets", &key).unwrap();
 }
 
 /// What is there after a cluster has joined.

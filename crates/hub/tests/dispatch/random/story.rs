@@ -31,10 +31,18 @@ pub(super) struct Story {
     pub(super) older: Vec<(&'static str, Value)>,
 }
 
+/// What a story came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Told {
+    pub(super) tally: Tally,
+    /// What two runs of one seed have in common: the lines of the log, and a hash over them.
+    pub(super) log: (u64, u64),
+}
+
 /// Tells the story of a seed; panics where a promise is broken.
-pub(super) fn tell(seed: u64) -> Tally {
-    let mut tally = Tally::default();
-    let told = &mut tally;
+pub(super) fn tell(seed: u64) -> Told {
+    let mut outcome = Told::default();
+    let told = &mut outcome;
     play_with(Setting { pods: PodNames::Own, seed }, async |stage| {
         let draw = Seed::new(seed).of("story");
         let mut wish = Wish::plain(3 + draw.of("replicas").below(8) as usize);
@@ -48,9 +56,9 @@ pub(super) fn tell(seed: u64) -> Tally {
             story.step(draw.at(step)).await;
         }
         story.tally.count("checks", story.promises.checks());
-        *told = story.tally;
+        *told = Told { tally: story.tally, log: story.stage.world.log().fingerprint() };
     });
-    tally
+    outcome
 }
 
 impl Story {

@@ -122,6 +122,7 @@ impl Worker {
                 Box::pin(self.look(&mut memory, &current)).await;
             };
             tokio::select! {
+                biased;
                 // An attempt of the old handler under way is given up: it would be taken for one of the new.
                 changed = probe.changed() => {
                     if changed.is_err() {

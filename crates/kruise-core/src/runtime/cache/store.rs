@@ -1,7 +1,7 @@
 //! What a cache holds: what the watch shows, our own writes over it, and an index over both. No `async`, no clock.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -40,14 +40,14 @@ pub(crate) struct Store<K> {
     /// The list that is being read.
     listing: Option<HashMap<Key, Arc<K>>>,
     overlay: Overlay<K>,
-    /// What readers see: `seen` through `overlay`.
-    shown: HashMap<Key, Arc<K>>,
+    /// What readers see: `seen` through `overlay`. In order, so that whoever goes through all of it does the same in every run.
+    shown: BTreeMap<Key, Arc<K>>,
     index: Index<K>,
 }
 
 impl<K: Resource> Store<K> {
     pub(crate) fn new(overlay: Overlay<K>) -> Self {
-        Self { seen: HashMap::new(), listing: None, overlay, shown: HashMap::new(), index: Index::default() }
+        Self { seen: HashMap::new(), listing: None, overlay, shown: BTreeMap::new(), index: Index::default() }
     }
 
     /// Takes in what the watch says and returns what changed by it.

@@ -73,6 +73,7 @@ impl<K: Cached> Cache<K> {
         token: CancellationToken,
     ) {
         tokio::select! {
+            biased;
             () = token.cancelled() => {}
             _ = async { tokio::join!(self.follow(watch, read), self.heal(client)) } => {}
         }

@@ -130,6 +130,7 @@ async fn serve(
     stop: &CancellationToken,
 ) -> Result<(), Error> {
     let config = tokio::select! {
+        biased;
         config = presenter.config() => config,
         () = stop.cancelled() => return Ok(()),
     };
@@ -139,6 +140,7 @@ async fn serve(
     let mut serving = std::pin::pin!(server.handle(handle.clone()).serve(router.into_make_service()));
     info!(%address, "serving webhooks");
     tokio::select! {
+        biased;
         served = &mut serving => return served.map_err(failed),
         () = stop.cancelled() => handle.graceful_shutdown(Some(GRACE)),
     }

@@ -47,6 +47,7 @@ pub(super) async fn run(
     let mut last = None;
     let first = timeout(pace.initialize_within, initialize(&mut keeper, &mut upkeep, observer, &mut last));
     let within = tokio::select! {
+        biased;
         first = first => first,
         () = token.cancelled() => return Ok(()),
     };
@@ -66,11 +67,13 @@ pub(super) async fn run(
                 pending().await
             }
             tokio::select! {
+                biased;
                 _ = triggers.next() => sleep(GATHER).await,
                 () = upkeep.due() => {}
             }
         };
         tokio::select! {
+            biased;
             () = token.cancelled() => return Ok(()),
             () = sleep(calm) => {}
             () = sign => {}
@@ -78,6 +81,7 @@ pub(super) async fn run(
         while triggers.next().now_or_never().flatten().is_some() {}
 
         let round = tokio::select! {
+            biased;
             round = upkeep.round(&mut keeper) => round,
             () = token.cancelled() => return Ok(()),
         };
