@@ -1,146 +1,44 @@
 //! How an object stands over the fleet: the binding's status, the object's own, and what is worth telling. Pure.
 
+mod account;
 mod conditions;
 pub mod figures;
 mod happened;
 mod health;
+mod notes;
+mod rows;
+mod trouble;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kruise_core::{
     api::{
         cloneset::progress,
         fleet::{
-            Counts, FederatedObject,
-            assignment::{Corrected, ShareState},
-            binding::{ClusterRow, FleetBindingStatus},
-            keys::{conditions as types, events},
-            member_cluster::ClusterState,
+            Counts, FederatedObject, assignment::ShareState, binding::FleetBindingStatus,
+            keys::conditions as types, member_cluster::ClusterState,
         },
     },
-    runtime::{clock::whole_seconds, events::Severity},
+    runtime::clock::whole_seconds,
 };
-use scheduling::{
-    ledger::{Revision, Row},
-    names::ClusterName,
-    reason::{self, Change},
-    release::Decision as Release,
-    round::{self as arithmetic, Pulls as Slots, Why},
-    split::State,
-};
+use scheduling::ledger::Row;
 use serde_json::Value;
 
-use super::{
-    plan::{Cluster, Observed, Pulls, Unheard},
-    pods::Routing,
-};
+use super::plan::{Cluster, Observed};
 use crate::{
     ledger,
-    placement::{
-        kinds::{
-            self, Kind,
-            totals::{MemberWord, Totals},
-        },
-        round::Prepared,
-        select::Selection,
+    placement::kinds::{
+        self, Kind,
+        totals::{MemberWord, Totals},
     },
 };
-
-/// Why an object is not planned.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
-    /// No policy matches any more (DEL-5).
-    Suspended,
-    /// It is being deleted, but nobody asked for that (PROTO-7).
-    SweptAlong(String),
-    /// It goes from members (DEL-1, DEL-5).
-    Ending {
-        /// Why.
-        because: Because,
-        /// Clusters that have not answered.
-        waiting: Vec<String>,
-        /// Those of them that are not heard.
-        silent: Vec<String>,
-    },
-    /// Its numbers cannot be used.
-    BadNumbers(String),
-    /// This build cannot do what the policy asks for.
-    NotSupported(String),
-}
-
-/// Why an object goes from members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
-    /// It is being deleted.
-    Deleted,
-    /// Somebody takes it back, and it stays on the hub.
-    Withdrawn,
-}
-
-impl Because {
-    /// The word for events and conditions.
-    pub(super) fn event(self) -> &'static str {
-        match self {
-            Self::Deleted => "Deleting",
-            Self::Withdrawn => "Withdrawing",
-        }
-    }
-}
-
-impl Trouble {
-    /// Who is waited for before an object is gone from members, and what helps (DEL-2).
-    pub(super) fn awaited(&self, object: &FederatedObject) -> Option<String> {
-        let Self::Ending { because, waiting, silent } = self else { return None };
-        if waiting.is_empty() {
-            return None;
-        }
-        let listed = |it: &[String]| {
-            let names: Vec<ClusterName> = it.iter().map(|it| it.as_str().into()).collect();
-            reason::list(&names)
-        };
-        let what = match because {
-            Because::Deleted => "deletion",
-            Because::Withdrawn => "withdrawal",
-        };
-        let mut message = format!("{what} waits for {}", listed(waiting));
-        if !silent.is_empty() {
-            let place = object.namespace.as_ref().map_or_else(String::new, |it| format!(" -n {it}"));
-            message = format!(
-                "{message}; no word from {}: `kubectl fleet detach {}/{}{place} --force-detach` finishes without",
-                listed(silent),
-                object.kind.to_lowercase(),
-                object.name
-            );
-        }
-        Some(message)
-    }
-}
-
-/// Whether people are told what they were told before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
-    /// It has happened, and when it happens again that is news: ten replicas may be placed in the same way twice.
-    EveryTime,
-    /// It is so, and may be found again in every round.
-    Once,
-    /// It happens again and again: once a minute is enough (DR-1).
-    Rarely,
-}
-
-/// Something to tell people about an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Whether it is told again when it was told before.
-    pub told: Told,
-    /// Whether somebody should look into it.
-    pub severity: Severity,
-    /// One word.
-    pub reason: &'static str,
-    /// The rest.
-    pub message: String,
-}
+pub(super) use account::Account;
+use notes::notes;
+pub use notes::{Note, Told};
+use rows::rows;
+pub use trouble::{Because, Trouble};
 
 /// How an object stands.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -157,123 +55,6 @@ pub struct Standing {
     pub look_again: Option<Duration>,
     /// The same in numbers; nothing if it is not planned.
     pub figures: Option<figures::Figures>,
-}
-
-/// A round, as far as people are told of it.
-pub(super) struct Account<'a> {
-    pub(super) observed: &'a Observed<'a>,
-    pub(super) prepared: &'a Prepared<'a>,
-    pub(super) before: &'a arithmetic::Ledger,
-    pub(super) planned: &'a arithmetic::Plan,
-    pub(super) rows: &'a [Row],
-    pub(super) routing: &'a Routing,
-    /// Clusters whose last word is not counted.
-    pub(super) unheard: &'a Unheard,
-    /// Clusters whose overrides do not fit, and why.
-    pub(super) unfit: &'a [(String, String)],
-    /// Clusters that have not said yet how much room they have.
-    pub(super) awaited: &'a [String],
-    /// What is said about Secrets that a job names and some cluster does not get, and whether the job is placed all the same.
-    pub(super) unsent: Option<&'a (bool, String)>,
-    /// What a job has besides.
-    pub(super) pulls: Option<&'a Pulls>,
-}
-
-/// What a cluster has said of one object.
-#[derive(Debug, Default)]
-struct Heard {
-    counts: Counts,
-    /// Whether they may be added to those of others.
-    is_counted: bool,
-    /// The revision that it was told to bring pods to.
-    body: Option<Revision>,
-    applied_seq: u64,
-    reported_at: Option<Time>,
-    /// Whether the object was there before.
-    adopted: bool,
-    /// What was put right there, where that is known.
-    corrected: Option<Corrected>,
-}
-
-impl Account<'_> {
-    fn cluster(&self, name: &str) -> Option<&Cluster> {
-        self.observed.clusters.iter().find(|it| it.facts.name == name)
-    }
-
-    /// Rows of clusters that were given something.
-    fn given(&self) -> impl Iterator<Item = (&Row, &Cluster)> {
-        let rows = self.rows.iter().filter(|it| it.share.seq > 0);
-        rows.filter_map(|it| Some((it, self.cluster(it.cluster.as_str())?)))
-    }
-
-    /// The last that a cluster said and that can be true: another word leaves what was told before it (section 23). What was told
-    /// is not counted where the cluster carries out a plan that this hub does not know.
-    fn heard(&self, row: &Row, cluster: &Cluster) -> Heard {
-        let name = &cluster.facts.name;
-        let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
-        let Some(status) = status.filter(|it| it.report > 0) else { return Heard::default() };
-        if self.unheard.has(name) {
-            let is_ahead = cluster.is_ahead_of(row.share.seq);
-            let told = self.observed.last_told(name).cloned().unwrap_or_default();
-            return Heard {
-                counts: told.counts,
-                is_counted: !is_ahead,
-                body: row.report.map(|it| it.body),
-                applied_seq: if is_ahead { status.applied_seq } else { told.applied_seq },
-                reported_at: told.reported_at,
-                adopted: told.adopted,
-                corrected: None,
-            };
-        }
-        Heard {
-            counts: status.counts.clone(),
-            is_counted: true,
-            body: status.target.as_ref().map(|it| ledger::revision(&it.hash)),
-            applied_seq: status.applied_seq,
-            reported_at: status.reported_at.clone(),
-            adopted: status.adopted,
-            corrected: status.corrected.clone(),
-        }
-    }
-
-    /// Clusters that the policy selects and that lack the kind, as they say themselves: one that has not reported yet may
-    /// serve it.
-    fn lacking(&self) -> impl Iterator<Item = (&Cluster, &Selection)> {
-        let judged = self.prepared.selections.iter();
-        let lacking = judged.filter(|it| matches!(it.1, Selection::Unsupported { .. }));
-        let found = lacking.filter_map(|(name, why)| Some((self.cluster(name.as_str())?, why)));
-        found.filter(|it| it.0.planning != State::Pending)
-    }
-
-    /// Clusters that the policy selects and whose overrides do not fit, and why.
-    fn unfit(&self) -> impl Iterator<Item = (&Cluster, &String)> {
-        let is_selected = |name: &str| {
-            let judged = self.prepared.selections.iter().find(|it| it.0.as_str() == name);
-            judged.is_some_and(|it| !matches!(it.1, Selection::Not(_)))
-        };
-        let selected = self.unfit.iter().filter(move |it| is_selected(&it.0));
-        selected.filter_map(|(name, why)| Some((self.cluster(name)?, why)))
-    }
-
-    /// What a cluster's agent is too old for, though a share of this object needs it (HA-6).
-    fn too_old(&self, cluster: &str) -> Option<&'static str> {
-        let facts = &self.cluster(cluster)?.facts;
-        let judged = self.prepared.selections.iter().find(|it| it.0.as_str() == cluster)?;
-        let is_selected = matches!(judged.1, Selection::Selected { .. } | Selection::NothingNew { .. });
-        self.prepared.needs.iter().find(|it| is_selected && !facts.can(it)).copied()
-    }
-
-    /// Clusters that carry out newer plans than this hub knows, and are left alone because of that (HA-5).
-    fn ahead(&self) -> impl Iterator<Item = &Cluster> {
-        self.given().filter(|(row, it)| it.is_ahead_of(row.share.seq)).map(|it| it.1)
-    }
-
-    /// Whether no cluster that the policy selects serves the kind.
-    fn is_served_nowhere(&self) -> bool {
-        let selected =
-            self.prepared.selections.iter().filter(|it| !matches!(it.1, Selection::Not(_))).count();
-        selected > 0 && self.lacking().count() == selected
-    }
 }
 
 /// How the object stands after a round.
@@ -416,176 +197,6 @@ fn unavailable(rows: &[Row]) -> u64 {
         u64::from(it.unavailable.exposure.max(it.reported_unavailable().saturating_sub(it.moving)))
     };
     rows.iter().filter(|it| !it.lost).map(used).sum()
-}
-
-/// A row for each cluster that was given something, and for each that is left out though the policy selects it.
-fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
-    let given = account.given().map(|(row, cluster)| {
-        let Heard { counts, applied_seq, reported_at, adopted, corrected, .. } = account.heard(row, cluster);
-        let known = account.observed.last_told(&cluster.facts.name).map_or(0, |it| it.corrected);
-        ClusterRow {
-            cluster: cluster.facts.name.clone(),
-            state: Some(cluster.shown),
-            // What it has, not what is about to be written: that is seen when it is stored.
-            slice: cluster.assignment.as_ref().and_then(|it| it.spec.slice.clone()),
-            counts,
-            seq: row.share.seq,
-            applied_seq,
-            reported_at,
-            adopted,
-            corrected: corrected.map_or(known, |it| it.count),
-            reason: reason(account, &cluster.facts.name),
-        }
-    });
-    let mut rows: Vec<ClusterRow> = given.collect();
-    let lacking = account.lacking().map(|(cluster, why)| (cluster, why.to_string()));
-    let unfit = account.unfit().map(|(cluster, why)| (cluster, why.clone()));
-    let too_old = account.observed.clusters.iter().filter(|it| account.too_old(&it.facts.name).is_some());
-    let too_old = too_old.map(|it| (it, reason(account, &it.facts.name)));
-    for (cluster, reason) in lacking.chain(unfit).chain(too_old) {
-        let name = &cluster.facts.name;
-        if rows.iter().all(|it| it.cluster != *name) {
-            let (cluster, state) = (name.clone(), Some(cluster.shown));
-            rows.push(ClusterRow { cluster, state, reason, ..ClusterRow::default() });
-        }
-    }
-    rows.sort_by(|a, b| a.cluster.cmp(&b.cluster));
-    rows
-}
-
-/// Why a cluster has what it has, in the words of whoever decided.
-fn reason(account: &Account<'_>, cluster: &str) -> String {
-    // Before its reports: a report about a newer plan cannot be true of the one that is known.
-    if account.ahead().any(|it| it.facts.name == cluster) {
-        return "it carries out a newer plan than this hub knows, and is left alone".to_owned();
-    }
-    if let Some((_, why)) = account.unfit.iter().chain(&account.unheard.refused).find(|it| it.0 == cluster) {
-        return why.clone();
-    }
-    if let Some((_, why)) = account.lacking().find(|it| it.0.facts.name == cluster) {
-        return why.to_string();
-    }
-    let status = account.cluster(cluster).and_then(|it| it.assignment.as_ref()?.status.as_ref());
-    let stuck = status.filter(|it| matches!(it.state, Some(ShareState::Conflict | ShareState::Failed)));
-    if let Some(condition) = stuck.and_then(|it| it.conditions.first()) {
-        return condition.message.clone();
-    }
-    if let Some(feature) = account.too_old(cluster) {
-        return format!(
-            "gets nothing new: its agent is too old for {feature}, which this object needs; update the agent"
-        );
-    }
-    let lasting = |it: &&Why| {
-        let is_frozen = matches!(it, Why::Placed(why) if why.change == Change::Frozen);
-        is_frozen
-            || matches!(
-                it,
-                Why::GrowthHeldByPods(_)
-                    | Why::GrowthHeldByStarting(_)
-                    | Why::GrowthHeldUntilHeard(_)
-                    | Why::ShrinkHeld(_)
-                    | Why::Lost
-                    | Why::Pulls(Slots::Wait(_) | Slots::Held(_))
-            )
-    };
-    let ours = account
-        .planned
-        .decisions
-        .iter()
-        .filter(|it| it.cluster.as_ref().is_some_and(|it| it.as_str() == cluster));
-    let words = |it: &Why| match it {
-        Why::Placed(why) => why.limit.to_string(),
-        other => other.to_string(),
-    };
-    ours.map(|it| &it.why).filter(lasting).map(words).collect::<Vec<_>>().join("; ")
-}
-
-/// What is worth an event: replicas that were placed or moved, and what began to be the matter.
-fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let was = |row: &Row| {
-        account.before.rows.iter().find(|it| it.cluster == row.cluster).map_or(0, |it| it.share.replicas)
-    };
-    let changed: Vec<_> = account.rows.iter().filter(|it| was(it) != it.share.replicas).collect();
-    if !changed.is_empty() {
-        let placed: u64 = account.before.rows.iter().map(|it| u64::from(it.share.replicas)).sum();
-        // What was due and had no place yet is placed, not moved.
-        let is_move =
-            account.before.population == account.planned.population && placed >= account.planned.population;
-        let reason = if is_move { events::RESCHEDULED } else { events::SCHEDULED };
-        let shown = |it: &&Row| format!("{} {} -> {}", it.cluster, was(it), it.share.replicas);
-        let mut message = changed.iter().map(shown).collect::<Vec<_>>().join(", ");
-        if is_move {
-            message.push_str(&format!(": {}", happened::why_moved(account)));
-        }
-        notes.push(Note { told: Told::EveryTime, severity: Severity::Normal, reason, message });
-    }
-    let was_given =
-        |row: &Row| account.before.rows.iter().any(|it| it.cluster == row.cluster && it.share.seq > 0);
-    let given =
-        account.rows.iter().filter(|it| account.pulls.is_some() && it.share.seq > 0 && !was_given(it));
-    let given: Vec<_> = given.map(|it| it.cluster.clone()).collect();
-    if !given.is_empty() {
-        let (reason, message) = (events::SCHEDULED, format!("placed on {}", reason::list(&given)));
-        notes.push(Note { told: Told::EveryTime, severity: Severity::Normal, reason, message });
-    }
-    for decision in &account.planned.decisions {
-        let Why::Release(step) = &decision.why else { continue };
-        let reason = match step {
-            Release::RolledBack(_) => events::ROLLED_BACK,
-            Release::ReleasePaused(_) => events::RELEASE_PAUSED,
-            _ => continue,
-        };
-        let (told, message) = (Told::EveryTime, step.to_string());
-        notes.push(Note { told, severity: Severity::Warning, reason, message });
-    }
-    for names in &account.routing.ambiguous {
-        let message = format!("several pods have this name; say which: {}", names.join(", "));
-        notes.push(Note {
-            told: Told::Once,
-            severity: Severity::Warning,
-            reason: events::AMBIGUOUS_POD,
-            message,
-        });
-    }
-    for (cluster, why) in &account.unheard.refused {
-        // A report about a newer plan cannot be true of the one that is known; that is told otherwise.
-        if account.ahead().any(|it| it.facts.name == *cluster) {
-            continue;
-        }
-        let status = account.cluster(cluster).and_then(|it| it.assignment.as_ref()?.status.as_ref());
-        let number = status.map_or((0, 0), |it| (it.incarnation, it.report));
-        let message =
-            format!("report {}.{} of {cluster} cannot be true and is not counted: {why}", number.0, number.1);
-        notes.push(Note {
-            told: Told::Once,
-            severity: Severity::Warning,
-            reason: events::REPORT_REFUSED,
-            message,
-        });
-    }
-    if account.ahead().next().is_some() {
-        let told = after.iter().find(|it| it.type_ == types::STALE).map(|it| it.message.clone());
-        let (told, message) = (Told::Once, told.unwrap_or_default());
-        notes.push(Note { told, severity: Severity::Warning, reason: events::RESTORED, message });
-    }
-    if let Some((_, message)) = account.unsent {
-        let (told, message) = (Told::Once, message.clone());
-        notes.push(Note { told, severity: Severity::Warning, reason: events::PULL_SECRETS, message });
-    }
-    let is_news = |it: &&Condition| {
-        let known = before.iter().find(|known| known.type_ == it.type_);
-        it.status == "True" && known.is_none_or(|known| known.status != "True")
-    };
-    for condition in after.iter().filter(is_news) {
-        if let Some(reason) = conditions::event(condition) {
-            let message = condition.message.clone();
-            notes.push(Note { told: Told::Once, severity: Severity::Warning, reason, message });
-        }
-    }
-    notes.extend(happened::adopted(account));
-    notes.extend(happened::corrected(account));
-    notes
 }
 
 /// Whether two statuses say the same, whenever it began.

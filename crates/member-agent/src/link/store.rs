@@ -95,9 +95,11 @@ impl Store {
         Ok(self.names())
     }
 
-    /// The Assignments about which something is kept.
+    /// The Assignments about which something is kept, in order.
     pub fn names(&self) -> Vec<String> {
-        self.records.iter().map(|it| it.key().clone()).collect()
+        let mut names: Vec<_> = self.records.iter().map(|it| it.key().clone()).collect();
+        names.sort_unstable();
+        names
     }
 
     /// What is kept about an Assignment.

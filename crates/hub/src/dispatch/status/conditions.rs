@@ -15,8 +15,8 @@ use scheduling::{
     round::{Condition as Matter, Why},
 };
 
-use super::{Account, Observed, Pulls, Totals, Trouble, happened, health::Health, is_silent};
-use crate::dispatch::plan::caution::Word;
+use super::{Account, Totals, Trouble, happened, health::Health, is_silent};
+use crate::dispatch::plan::{Observed, Pulls, caution::Word};
 
 /// One aspect. The order of its list is its weight for the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]

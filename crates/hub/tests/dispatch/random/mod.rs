@@ -23,7 +23,7 @@ use std::{
     time::Instant,
 };
 
-use story::{Told, tell};
+use story::tell;
 use tally::Tally;
 
 /// How many seeds run unless more are asked for.
@@ -37,12 +37,13 @@ fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|it| it.parse().ok())
 }
 
-fn seeds() -> Range<u64> {
+/// The seeds to run: `least` of them, unless one or more are asked for.
+fn seeds(least: u64) -> Range<u64> {
     if let Some(seed) = asked("FLEET_SEED") {
         return seed..seed + 1;
     }
     let first = asked("FLEET_FIRST").unwrap_or(0);
-    first..first + SEEDS.max(asked("FLEET_CASES").unwrap_or(0))
+    first..first + least.max(asked("FLEET_CASES").unwrap_or(0))
 }
 
 /// What a story came to, or what was broken in it.
@@ -53,9 +54,12 @@ fn caught<T>(story: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
+/// What each seed came to, or what was broken in it.
+type Outcomes<T> = Vec<(u64, Result<T, String>)>;
+
 /// Runs each seed, as many at a time as there are processors.
 #[expect(clippy::disallowed_methods, reason = "people wait for it in real time")]
-fn in_parallel(seeds: &Range<u64>) -> Vec<(u64, Result<Told, String>)> {
+fn in_parallel<T: Send>(seeds: &Range<u64>, tell: impl Fn(u64) -> T + Sync) -> Outcomes<T> {
     let next = AtomicU64::new(seeds.start);
     let found = Mutex::new(Vec::new());
     let begun = Instant::now();
@@ -86,8 +90,8 @@ fn in_parallel(seeds: &Range<u64>) -> Vec<(u64, Result<Told, String>)> {
 /// Section 25, items 7 to 12, 14 and 15, with what was promised for the partition on top.
 #[test]
 fn budget_never_exceeded_and_every_story_ends_exact_whatever_goes_wrong() {
-    let (mut sum, mut broken, seeds) = (Tally::default(), Vec::new(), seeds());
-    for (seed, outcome) in in_parallel(&seeds) {
+    let (mut sum, mut broken, seeds) = (Tally::default(), Vec::new(), seeds(SEEDS));
+    for (seed, outcome) in in_parallel(&seeds, tell) {
         match outcome {
             Ok(told) => sum.add(&told.tally),
             Err(why) => broken.push((seed, why)),

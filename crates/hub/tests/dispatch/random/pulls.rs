@@ -11,7 +11,7 @@ use sim::{
 };
 
 use super::{
-    caught,
+    caught, in_parallel, seeds,
     teeth::{Rule, ignore_exposure},
 };
 use crate::kit::{
@@ -22,6 +22,8 @@ use crate::kit::{
 
 /// How many stories are told.
 const STORIES: u64 = 12;
+/// One that is told twice.
+const REPEATED: u64 = 5;
 
 /// One thing goes wrong.
 async fn mishap(stage: &Stage, draw: Seed) {
@@ -46,7 +48,9 @@ async fn mishap(stage: &Stage, draw: Seed) {
     stage.world.pass(draw.of("then").between(Duration::ZERO, Duration::from_secs(9))).await;
 }
 
-fn tell(seed: u64) {
+/// Tells the story of a seed. Says what two runs of it have in common: the lines of the log, and a hash over them.
+fn tell(seed: u64) -> (u64, u64) {
+    let mut log = (0, 0);
     play_images_with(seed, async |stage| {
         let draw = Seed::new(seed).of("pulls");
         stage.place(&policy(|_| {}));
@@ -59,14 +63,24 @@ fn tell(seed: u64) {
         stage.pulled(9).await;
         assert!(MEMBERS.iter().all(|it| served(&stage.world, it) == 3));
         assert!(stage.parallelism.most.load(Ordering::Relaxed) >= 1);
+        log = stage.world.log().fingerprint();
     });
+    log
 }
 
 #[test]
 fn ipj_parallelism_cap() {
-    let broken: Vec<_> =
-        (0..STORIES).filter_map(|it| caught(|| tell(it)).err().map(|why| format!("{it}: {why}"))).collect();
+    let stories = in_parallel(&seeds(STORIES), tell);
+    let broken: Vec<_> = stories
+        .iter()
+        .filter_map(|it| Some(format!("FLEET_SEED={}: {}", it.0, it.1.as_ref().err()?)))
+        .collect();
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn a_story_of_downloads_is_a_function_of_its_seed() {
+    assert_eq!(tell(REPEATED), tell(REPEATED));
 }
 
 /// A cluster that is to give its slots away while its downloads never end.
