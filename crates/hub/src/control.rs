@@ -270,7 +270,7 @@ async fn key(secrets: Api<Secret>) -> Result<RevisionKey, Trouble> {
 /// What somebody else made in the meantime is made.
 fn made<T>(result: Result<T, Error>) -> Result<(), Error> {
     match result {
-        Err(error) if error.code() == Some(409) => Ok(()),
+        Err(error) if error.is_name_taken() => Ok(()),
         other => other.map(drop),
     }
 }

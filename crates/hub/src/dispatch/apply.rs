@@ -211,14 +211,14 @@ where
     /// Stores a body once for all clusters.
     async fn publish(&self, key: &Key, body: Body, removed: u64) -> Result<(), Error> {
         let known = Some((body.name.clone(), removed));
-        if self.memory().get(key).is_some_and(|it| it.body == known) {
+        if !body.is_missing && self.memory().get(key).is_some_and(|it| it.body == known) {
             return Ok(());
         }
         let api: Api<FleetRevision> = Api::namespaced(self.shared.client.clone(), keys::CONTENT_NAMESPACE);
         let revision = FleetRevision::new(&body.name, body.spec);
         match call("store a body", api.create(&PostParams::default(), &revision)).await {
-            // The name stands for the body: what is there is the same.
-            Err(error) if error.code() == Some(409) => {}
+            // The name stands for the body: what is there is the same. Any other conflict says nothing of that kind.
+            Err(error) if error.is_name_taken() => {}
             other => drop(other?),
         }
         self.memory().entry(key.clone()).or_default().body = known;

@@ -225,6 +225,8 @@ pub struct Body {
     pub name: String,
     /// What it says.
     pub spec: FleetRevisionSpec,
+    /// Whether some cluster says that it is not there.
+    pub is_missing: bool,
 }
 
 /// What one round comes to, in the order in which it is carried out.
@@ -306,7 +308,7 @@ fn pods(
         Err(trouble) => return held(observed, trouble),
     };
     let Basis { saved, target, body, patches, secrets } = &basis;
-    let (before, unheard) = told(observed, saved, &prepared, *target);
+    let (before, unheard) = told(observed, saved, &prepared.names(), *target);
     let planned = match arithmetic::plan(&prepared.world(), &before) {
         Ok(planned) => planned,
         Err(fault) => return held(observed, Trouble::BadNumbers(fault.to_string())),
@@ -345,13 +347,13 @@ impl Unheard {
 }
 
 /// The ledger with what clusters have reported since.
-fn told(
+pub(super) fn told(
     observed: &Observed<'_>,
     saved: &Saved,
-    prepared: &Prepared<'_>,
+    clusters: &[ClusterName],
     target: Revision,
 ) -> (arithmetic::Ledger, Unheard) {
-    let mut ledger = ledger::read(saved, &prepared.names(), None);
+    let mut ledger = ledger::read(saved, clusters, None);
     if saved.target.is_none() {
         (ledger.target, ledger.stable) = (target, target);
     }

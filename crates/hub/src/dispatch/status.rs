@@ -5,6 +5,7 @@ mod conditions;
 pub mod figures;
 mod happened;
 mod health;
+mod held;
 mod notes;
 mod rows;
 mod trouble;
@@ -17,8 +18,8 @@ use kruise_core::{
     api::{
         cloneset::progress,
         fleet::{
-            Counts, FederatedObject, assignment::ShareState, binding::FleetBindingStatus,
-            keys::conditions as types, member_cluster::ClusterState,
+            FederatedObject, assignment::ShareState, binding::FleetBindingStatus, keys::conditions as types,
+            member_cluster::ClusterState,
         },
     },
     runtime::clock::whole_seconds,
@@ -29,12 +30,10 @@ use serde_json::Value;
 use super::plan::{Cluster, Observed};
 use crate::{
     ledger,
-    placement::kinds::{
-        self, Kind,
-        totals::{MemberWord, Totals},
-    },
+    placement::kinds::{self, Kind, totals::Totals},
 };
 pub(super) use account::Account;
+pub(super) use held::troubled;
 use notes::notes;
 pub use notes::{Note, Told};
 use rows::rows;
@@ -126,23 +125,6 @@ fn health(account: &Account<'_>, totals: &Totals, known: Option<&FleetBindingSta
     })
 }
 
-/// How an object stands that is not planned: as it stood, and why that is so.
-pub(super) fn troubled(trouble: Trouble, observed: &Observed<'_>) -> Standing {
-    let mut known = observed.binding.and_then(|it| it.status.clone()).unwrap_or_default();
-    // Rows of those that have obeyed go (ST-6).
-    if let Trouble::Ending { waiting, .. } = &trouble {
-        known.clusters.retain(|it| waiting.contains(&it.cluster));
-    }
-    let held = conditions::of_trouble(&trouble, observed.reference);
-    let binding = FleetBindingStatus {
-        summary: conditions::summary(&held).to_owned(),
-        conditions: conditions::written(held, &known.conditions, observed),
-        ..known
-    };
-    let (object, notes) = (Value::Null, Vec::new());
-    Standing { binding, object, notes, trouble: Some(trouble), look_again: None, figures: None }
-}
-
 /// How an object stands that was taken back from all members.
 pub(super) fn withdrawn(observed: &Observed<'_>) -> Standing {
     let FederatedObject { api_version, kind, .. } = observed.reference;
@@ -152,21 +134,7 @@ pub(super) fn withdrawn(observed: &Observed<'_>) -> Standing {
 }
 
 fn totals(account: &Account<'_>) -> Totals {
-    let target = &account.planned.ledger.target;
-    let nothing = Counts::default();
-    let heard: Vec<_> =
-        account.given().map(|(row, cluster)| (row, cluster, account.heard(row, cluster))).collect();
-    let words: Vec<_> = heard
-        .iter()
-        .map(|(row, cluster, heard)| MemberWord {
-            cluster: &cluster.facts.name,
-            state: cluster.shown,
-            counts: if heard.is_counted { &heard.counts } else { &nothing },
-            is_of_target: heard.body == Some(*target),
-            // What a silent cluster acknowledged is not what it does now (ST-2).
-            is_acknowledged: row.acknowledged && !is_silent(cluster.shown),
-        })
-        .collect();
+    let target = account.planned.ledger.target;
     let name = |it| format!("{}-{}", account.observed.reference.name, ledger::hash(it));
     // While it is not known whose the named pods are, the old number of replicas stands (SPLIT-8).
     let is_planned = !account.rows.is_empty() && !account.routing.is_awaited && account.awaited.is_empty();
@@ -179,7 +147,7 @@ fn totals(account: &Account<'_>) -> Totals {
         started: account.pulls.and_then(|it| it.started),
         completed: account.pulls.and_then(|it| it.completed),
         is_late: account.pulls.is_some_and(|it| it.is_late),
-        ..Totals::of(&words, planned)
+        ..account.words().sum(target, planned)
     }
 }
 

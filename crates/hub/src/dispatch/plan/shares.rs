@@ -2,8 +2,9 @@
 
 use kruise_core::api::fleet::{
     PatchStep, Slice,
-    assignment::{AssignmentSpec, Intent, RevisionRef},
+    assignment::{Assignment, AssignmentSpec, Intent, RevisionRef},
     binding::{FleetBindingSpec, Ledger as Saved},
+    keys::reasons,
     revision::FleetRevisionSpec,
 };
 use scheduling::{
@@ -282,9 +283,20 @@ impl Draft<'_> {
         let names_it = |it: &Write| {
             [&it.spec.target, &it.spec.stable].into_iter().flatten().any(|it| it.name == revision.name)
         };
+        // Somebody has deleted it: only a cluster that still needs it can know.
+        let lacks_it = |it: &Cluster| {
+            let Some(Assignment { spec, status: Some(status), .. }) = it.assignment.as_deref() else {
+                return false;
+            };
+            let named = [&spec.target, &spec.stable].into_iter().flatten();
+            status.conditions.iter().any(|it| it.reason == reasons::BODY_MISSING)
+                && named.into_iter().any(|it| it.name == revision.name)
+        };
+        let is_missing = self.observed.clusters.iter().any(lacks_it);
         let reference = self.observed.reference;
-        writes.iter().any(names_it).then(|| Body {
+        (is_missing || writes.iter().any(names_it)).then(|| Body {
             name: revision.name.clone(),
+            is_missing,
             spec: FleetRevisionSpec {
                 api_version: reference.api_version.clone(),
                 kind: reference.kind.clone(),

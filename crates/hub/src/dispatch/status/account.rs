@@ -8,13 +8,18 @@ use scheduling::{
     split::State,
 };
 
+use super::is_silent;
 use crate::{
     dispatch::{
         plan::{Cluster, Observed, Pulls, Unheard},
         pods::Routing,
     },
     ledger,
-    placement::{round::Prepared, select::Selection},
+    placement::{
+        kinds::totals::{MemberWord, Totals},
+        round::Prepared,
+        select::Selection,
+    },
 };
 
 /// A round, as far as people are told of it.
@@ -37,6 +42,15 @@ pub(in crate::dispatch) struct Account<'a> {
     pub(in crate::dispatch) pulls: Option<&'a Pulls>,
 }
 
+/// What clusters have said of one object, whether or not it is planned.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    pub(super) observed: &'a Observed<'a>,
+    pub(super) rows: &'a [Row],
+    /// Clusters whose last word is not counted.
+    pub(super) unheard: &'a Unheard,
+}
+
 /// What a cluster has said of one object.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
@@ -53,20 +67,20 @@ pub(super) struct Heard {
     pub(super) corrected: Option<Corrected>,
 }
 
-impl Account<'_> {
-    pub(super) fn cluster(&self, name: &str) -> Option<&Cluster> {
+impl<'a> Words<'a> {
+    pub(super) fn cluster(self, name: &str) -> Option<&'a Cluster> {
         self.observed.clusters.iter().find(|it| it.facts.name == name)
     }
 
     /// Rows of clusters that were given something.
-    pub(super) fn given(&self) -> impl Iterator<Item = (&Row, &Cluster)> {
+    pub(super) fn given(self) -> impl Iterator<Item = (&'a Row, &'a Cluster)> {
         let rows = self.rows.iter().filter(|it| it.share.seq > 0);
-        rows.filter_map(|it| Some((it, self.cluster(it.cluster.as_str())?)))
+        rows.filter_map(move |it| Some((it, self.cluster(it.cluster.as_str())?)))
     }
 
     /// The last that a cluster said and that can be true: another word leaves what was told before it (section 23). What was told
     /// is not counted where the cluster carries out a plan that this hub does not know.
-    pub(super) fn heard(&self, row: &Row, cluster: &Cluster) -> Heard {
+    pub(super) fn heard(self, row: &Row, cluster: &Cluster) -> Heard {
         let name = &cluster.facts.name;
         let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
         let Some(status) = status.filter(|it| it.report > 0) else { return Heard::default() };
@@ -92,6 +106,41 @@ impl Account<'_> {
             adopted: status.adopted,
             corrected: status.corrected.clone(),
         }
+    }
+
+    /// What all of them have said, added up; `target` is what pods are to become.
+    pub(super) fn sum(self, target: Revision, planned: Option<i64>) -> Totals {
+        let nothing = Counts::default();
+        let heard: Vec<_> =
+            self.given().map(|(row, cluster)| (row, cluster, self.heard(row, cluster))).collect();
+        let words: Vec<_> = heard
+            .iter()
+            .map(|(row, cluster, heard)| MemberWord {
+                cluster: &cluster.facts.name,
+                state: cluster.shown,
+                counts: if heard.is_counted { &heard.counts } else { &nothing },
+                is_of_target: heard.body == Some(target),
+                // What a silent cluster acknowledged is not what it does now (ST-2).
+                is_acknowledged: row.acknowledged && !is_silent(cluster.shown),
+            })
+            .collect();
+        Totals::of(&words, planned)
+    }
+}
+
+impl<'a> Account<'a> {
+    /// What clusters have said.
+    pub(super) fn words(&self) -> Words<'a> {
+        Words { observed: self.observed, rows: self.rows, unheard: self.unheard }
+    }
+
+    pub(super) fn cluster(&self, name: &str) -> Option<&'a Cluster> {
+        self.words().cluster(name)
+    }
+
+    /// Rows of clusters that were given something.
+    pub(super) fn given(&self) -> impl Iterator<Item = (&'a Row, &'a Cluster)> {
+        self.words().given()
     }
 
     /// Clusters that the policy selects and that lack the kind, as they say themselves: one that has not reported yet may

@@ -92,7 +92,7 @@ pub(super) fn of(account: &Account<'_>, totals: &Totals) -> Figures {
     };
     let names = |it: &super::Cluster| it.facts.name.clone();
     let undone = |(row, cluster): (&Row, &super::Cluster)| {
-        let count = account.heard(row, cluster).corrected?.count;
+        let count = account.words().heard(row, cluster).corrected?.count;
         let told = account.observed.last_told(&cluster.facts.name).map_or(0, |it| it.corrected);
         Some((names(cluster), Undone { count, told }))
     };
@@ -124,7 +124,7 @@ pub(super) fn of(account: &Account<'_>, totals: &Totals) -> Figures {
 }
 
 fn replicas(account: &Account<'_>, row: &Row, cluster: &super::Cluster) -> (String, Replicas) {
-    let heard = account.heard(row, cluster);
+    let heard = account.words().heard(row, cluster);
     let counts = if heard.is_counted { heard.counts } else { Counts::default() };
     let is_unknown = is_silent(cluster.shown) && cluster.shown != ClusterState::Lost;
     let figures = Replicas {

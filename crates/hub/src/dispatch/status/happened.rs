@@ -22,9 +22,9 @@ const MOST: usize = 5;
 /// Clusters that took an object over that was there before, since that was last told (AD-1).
 pub(super) fn adopted(account: &Account<'_>) -> Option<Note> {
     let is_told = |cluster: &str| account.observed.last_told(cluster).is_some_and(|it| it.adopted);
-    let new = account
-        .given()
-        .filter(|(row, cluster)| account.heard(row, cluster).adopted && !is_told(&cluster.facts.name));
+    let new = account.given().filter(|(row, cluster)| {
+        account.words().heard(row, cluster).adopted && !is_told(&cluster.facts.name)
+    });
     let new: Vec<ClusterName> = new.map(|(row, _)| row.cluster.clone()).collect();
     let message = || format!("the object was there before and was taken over in {}", reason::list(&new));
     (!new.is_empty()).then(|| note(Told::Once, Severity::Normal, events::ADOPTED, message()))
@@ -34,7 +34,7 @@ pub(super) fn adopted(account: &Account<'_>) -> Option<Note> {
 pub(super) fn corrected(account: &Account<'_>) -> Option<Note> {
     let mut news = Vec::new();
     for (row, cluster) in account.given() {
-        let Some(corrected) = account.heard(row, cluster).corrected else { continue };
+        let Some(corrected) = account.words().heard(row, cluster).corrected else { continue };
         let told = account.observed.last_told(&cluster.facts.name).map_or(0, |it| it.corrected);
         if corrected.count > 0 && corrected.count != told {
             news.push((cluster.facts.name.clone(), corrected));

@@ -11,7 +11,8 @@ use super::account::{Account, Heard};
 /// A row for each cluster that was given something, and for each that is left out though the policy selects it.
 pub(super) fn rows(account: &Account<'_>) -> Vec<ClusterRow> {
     let given = account.given().map(|(row, cluster)| {
-        let Heard { counts, applied_seq, reported_at, adopted, corrected, .. } = account.heard(row, cluster);
+        let Heard { counts, applied_seq, reported_at, adopted, corrected, .. } =
+            account.words().heard(row, cluster);
         let known = account.observed.last_told(&cluster.facts.name).map_or(0, |it| it.corrected);
         ClusterRow {
             cluster: cluster.facts.name.clone(),

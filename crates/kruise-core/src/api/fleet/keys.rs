@@ -136,6 +136,8 @@ pub mod reasons {
     pub const PULL_SECRETS: &str = "PullSecretsNotBrought";
     /// The cluster lacks the kind, version or feature.
     pub const API_NOT_SUPPORTED: &str = "APINotSupported";
+    /// The hub does not have the body that a plan names.
+    pub const BODY_MISSING: &str = "BodyMissing";
     /// The cluster is the hub's own.
     pub const HUB_CANNOT_BE_MEMBER: &str = "HubCannotBeMember";
     /// The name is one that the fleet keeps for itself.
