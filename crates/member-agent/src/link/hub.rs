@@ -33,7 +33,7 @@ use kube::{
     core::DeserializeGuard,
 };
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -59,6 +59,8 @@ pub struct Hub {
     newest: Arc<AtomicU64>,
     /// Asks for all Assignments anew.
     again: Arc<Notify>,
+    /// How often it was heard again after it had not been.
+    returns: Arc<watch::Sender<u64>>,
 }
 
 impl Hub {
@@ -73,6 +75,7 @@ impl Hub {
             told: Told::default(),
             newest: Arc::default(),
             again: Arc::default(),
+            returns: Arc::default(),
         }
     }
 
@@ -108,6 +111,17 @@ impl Hub {
             warn!("the hub has gone back in time: it seems to be restored from an older copy");
             self.again.notify_one();
         }
+    }
+
+    /// It is heard again. What could not be said to it is said now, and not when a long wait is over: before it takes this cluster
+    /// for one that reports, it should know what has become of its pods (ST-1).
+    pub(super) fn has_returned(&self) {
+        self.returns.send_modify(|it| *it += 1);
+    }
+
+    /// How often it was heard again, and word of the next time.
+    pub(super) fn returns(&self) -> watch::Receiver<u64> {
+        self.returns.subscribe()
     }
 
     /// Notes what the hub was told last about an Assignment.

@@ -37,17 +37,35 @@ pub fn pause_after(refusals: u32, draw: u64) -> Duration {
 
 /// Renews the Lease for ever. The hub made it: an agent that may not touch it any more was revoked.
 pub async fn renew(hub: &Hub, identity: &str, clock: &Clock, seed: &Seed) {
-    let mut refusals = 0_u32;
+    let (mut refusals, mut is_away) = (0_u32, false);
     loop {
         let is_refused = !hub.standings.get().lets_act();
         refusals = if is_refused { refusals.saturating_add(1) } else { 0 };
         tokio::time::sleep(pause_after(refusals, seed.draw())).await;
-        once(hub, identity, clock).await;
+        let was_away = std::mem::replace(&mut is_away, once(hub, identity, clock).await == Heard::Nothing);
+        if was_away && !is_away {
+            hub.has_returned();
+        }
+    }
+}
+
+/// Whether the hub has answered at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It has, if only to refuse.
+    Something,
+    /// It has not, or is ill.
+    Nothing,
+}
+
+impl Heard {
+    fn by(code: Option<u16>) -> Self {
+        if code.is_some_and(|it| it < 500) { Self::Something } else { Self::Nothing }
     }
 }
 
 /// Renews the Lease, and hears what the hub thinks of us.
-pub(super) async fn once(hub: &Hub, identity: &str, clock: &Clock) {
+pub(super) async fn once(hub: &Hub, identity: &str, clock: &Clock) -> Heard {
     let now = MicroTime(clock.now());
     // By this word a hub knows whether what it has stored is what we do (HA-5).
     let told = hub.told().unwrap_or_default();
@@ -60,7 +78,10 @@ pub(super) async fn once(hub: &Hub, identity: &str, clock: &Clock) {
         call("renew our lease on the hub", leases.patch(LEASE, &PatchParams::default(), &patch)).await;
     hub.standings.hear(&renewed);
     let error = match renewed {
-        Ok(lease) => return hub.stored(version(&lease)),
+        Ok(lease) => {
+            hub.stored(version(&lease));
+            return Heard::Something;
+        }
         Err(error) => error,
     };
     let (cause, label) = (&error as &dyn std::error::Error, error.label());
@@ -70,6 +91,7 @@ pub(super) async fn once(hub: &Hub, identity: &str, clock: &Clock) {
         // That was said when it began.
         debug!(error = cause, label, "the hub still refuses us");
     }
+    Heard::by(error.code())
 }
 
 #[cfg(test)]
@@ -83,6 +105,12 @@ mod tests {
         let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());
         assert!(*least >= Duration::from_millis(7_500) && *least < Duration::from_millis(7_600), "{least:?}");
         assert!(*most <= Duration::from_millis(12_500) && *most > Duration::from_millis(12_400), "{most:?}");
+    }
+
+    #[test]
+    fn st_1_a_hub_that_refuses_is_there_and_one_that_is_ill_is_not() {
+        assert!([200, 403, 409, 429].map(|it| Heard::by(Some(it))) == [Heard::Something; 4]);
+        assert!([None, Some(500), Some(504)].map(Heard::by) == [Heard::Nothing; 3]);
     }
 
     #[test]

@@ -209,7 +209,7 @@ impl Member {
         let body: Namespace = serde_json::from_value(body).expect("this is a namespace");
         let api: Api<Namespace> = Api::all(self.client.clone());
         match call("make a namespace", api.create(&PostParams::default(), &body)).await {
-            Err(error) if error.code() != Some(409) => Err(error),
+            Err(error) if !error.is_name_taken() => Err(error),
             _ => Ok(()),
         }
     }

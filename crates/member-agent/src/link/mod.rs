@@ -186,6 +186,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         teller: Teller::new(events.clone(), store.namespace()),
         triggers: triggers.clone(),
     };
+    let welcoming = welcome(hub.clone(), store.clone(), triggers.clone());
     let (own, name) = (member.clone(), settings.cluster.clone());
     let newest_epoch = AtomicU64::new(store.epoch());
     let link = Link {
@@ -209,7 +210,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let watching = stop.run_until_cancelled(watching.run());
     let introducing = stop.run_until_cancelled(cluster::introduce(&heart, &own, &name, gates));
     let reminding = stop.run_until_cancelled(reminding.remind(&reminded));
-    tokio::join!(hub.follow(stop.clone()), beating, watching, introducing, reminding, working);
+    let welcoming = stop.run_until_cancelled(welcoming);
+    tokio::join!(hub.follow(stop.clone()), beating, watching, welcoming, introducing, reminding, working);
 }
 
 /// Says when our rights are gone, and wakes everything when they are back.
@@ -230,12 +232,24 @@ impl Watching {
             self.teller.tell(Notice::bad(reasons::REVOKED, message));
             let _ = standing.wait_for(|it| it.lets_act()).await;
             self.teller.tell(Notice::good(reasons::ACCEPTED, "the hub has accepted this cluster again"));
-            let assignments = self.hub.assignments.all();
-            let offered = assignments.iter().filter_map(|it| it.meta().name.clone());
-            for name in self.store.names().into_iter().chain(offered) {
-                self.triggers.now(Key::new(self.hub.namespace(), &name));
-            }
+            wake_all(&self.hub, &self.store, &self.triggers);
         }
+    }
+}
+
+fn wake_all(hub: &Hub, store: &Store, triggers: &Triggers) {
+    let assignments = hub.assignments.all();
+    let offered = assignments.iter().filter_map(|it| it.meta().name.clone());
+    for name in store.names().into_iter().chain(offered) {
+        triggers.now(Key::new(hub.namespace(), &name));
+    }
+}
+
+/// Wakes everything when a hub that was away is heard again.
+async fn welcome(hub: Hub, store: Store, triggers: Triggers) {
+    let mut returns = hub.returns();
+    while returns.changed().await.is_ok() {
+        wake_all(&hub, &store, &triggers);
     }
 }
 

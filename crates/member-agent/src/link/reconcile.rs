@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kruise_core::{
-    api::fleet::assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, RevisionRef, ShareState},
+    api::fleet::{
+        assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, RevisionRef, ShareState},
+        keys::reasons,
+    },
     runtime::{
         cache::Feed,
         client::Error,
@@ -32,6 +35,8 @@ use super::{
 
 /// How long to wait for what only the hub can bring: a body, or a newer plan.
 const HUB_AGAIN: Duration = Duration::from_secs(10);
+/// How soon what has failed is tried again if the hub came back meanwhile.
+const RETURNED: Duration = Duration::from_secs(1);
 /// How soon a plan is looked at again that a hub which refuses us has left.
 const REFUSED: Duration = Duration::from_secs(30);
 
@@ -61,11 +66,25 @@ impl Memory {
 /// Why a pass has failed.
 #[derive(Debug, thiserror::Error)]
 #[error("a plan is not carried out yet")]
-pub struct Failure(#[from] Error);
+pub struct Failure {
+    source: Error,
+    /// Whether the hub has come back since the pass began: what has failed may have been on its way before.
+    is_outdated: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(source: Error) -> Self {
+        Self { source, is_outdated: false }
+    }
+}
 
 impl ReconcileError for Failure {
     fn label(&self) -> &'static str {
-        self.0.label()
+        self.source.label()
+    }
+
+    fn at_latest(&self) -> Option<Duration> {
+        self.is_outdated.then_some(RETURNED)
     }
 }
 
@@ -73,6 +92,19 @@ impl Reconcile for Link {
     type Error = Failure;
 
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        let returns = self.hub.returns();
+        let passed = self.pass(key).await;
+        passed.map_err(|it| Failure { is_outdated: returns.has_changed().unwrap_or_default(), ..it })
+    }
+
+    fn exists(&self, key: &Key) -> bool {
+        self.hub.assignments.get(key).is_some() || self.store.get(&key.name).is_some()
+    }
+}
+
+impl Link {
+    /// One pass over an Assignment: what to do about it, and what to tell the hub.
+    async fn pass(&self, key: Key) -> Result<Next, Failure> {
         // JOIN-5: nothing is applied or deleted. When that ends, everything is looked at again; should the end come between
         // two looks, this does it.
         if !self.hub.standings.get().lets_act() {
@@ -119,12 +151,6 @@ impl Reconcile for Link {
         Ok(look_again.into_iter().flatten().min().map_or(Next::Change, Next::After))
     }
 
-    fn exists(&self, key: &Key) -> bool {
-        self.hub.assignments.get(key).is_some() || self.store.get(&key.name).is_some()
-    }
-}
-
-impl Link {
     /// Takes the plan on, and carries it out.
     async fn act(
         &self,
@@ -138,7 +164,7 @@ impl Link {
                 let message = format!("the body {missing} is not to be had");
                 return Ok(Outcome {
                     look_again: Some(HUB_AGAIN),
-                    ..Outcome::waiting("BodyMissing", &message)
+                    ..Outcome::waiting(reasons::BODY_MISSING, &message)
                 });
             }
         };
