@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{HUB, MEMBERS, Stage, WEB, agent_of, all_pods, play, policy};
+use crate::kit::{FLEET, HUB, MEMBERS, Stage, WEB, agent_of, all_pods, play, policy};
 
 async fn placed(stage: &Stage, deletion: &str) {
     stage.place(&policy(|it| it["deletion"] = json!(deletion)));
@@ -239,5 +239,24 @@ fn del_5_with_deletion_orphan_a_withdrawal_leaves_pods_running() {
         stage.pass(60).await;
         let web = stage.read("member-1", WEB).unwrap();
         assert!(!web["metadata"]["annotations"].to_string().contains("fleet.kruise.io/"), "{web}");
+    });
+}
+
+/// PROTO-7 and PROTO-11: somebody deletes what a member was told, while it gives the object up.
+#[test]
+fn proto_11_a_member_whose_assignment_somebody_deletes_while_it_leaves_takes_a_share_again() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 7, |_| {});
+        stage.rests(7, 0).await;
+        stage.place(&policy(|it| it["clusters"] = json!({"exclude": ["member-2"]})));
+        let told = |it: &Stage| it.assignment("member-2").is_some_and(|it| it["spec"]["intent"] == "Delete");
+        stage.until("it is told to delete", told).await;
+        let path = format!("{FLEET}/namespaces/fleet-member-2/assignments/cloneset.shop.web");
+        stage.world.write(HUB, Method::DELETE, &path, &Value::Null).unwrap();
+        stage.pass(30).await;
+        stage.place(&policy(|_| {}));
+        stage.until("it has a share again", |it| it.replicas()[1] >= 2).await;
+        stage.rests(7, 0).await;
     });
 }

@@ -124,12 +124,8 @@ impl Link {
         // A question is no plan: there is none, and whatever is kept goes on.
         let is_question = offered.is_some_and(|it| it.spec.intent == Intent::Ask);
         // Only a hub that we see can be one that has forgotten.
-        if (stored.is_none() || is_question)
-            && self.hub.assignments.is_synced()
-            && kept.as_ref().is_some_and(|it| it.is_done)
-        {
-            self.store.forget(name).await?;
-            self.memory().remove(name);
+        let is_unclaimed = (stored.is_none() || is_question) && self.hub.assignments.is_synced();
+        if is_unclaimed && self.forget_done(name).await? {
             kept = None;
         }
         let epoch = self.epoch(offered);
@@ -139,7 +135,14 @@ impl Link {
             info!(assignment = name, %refusal, "a plan is not acted on");
         }
         let outcome = match chosen.plan {
-            Some(plan) if plan.epoch >= epoch => self.act(name, plan, kept.as_deref()).await?,
+            Some(plan) if plan.epoch >= epoch => {
+                let outcome = self.act(name, plan, kept.as_deref()).await?;
+                // Nobody is left to hear that it is done, and nothing else would wake us.
+                if is_unclaimed && self.forget_done(name).await? {
+                    return Ok(Next::Change);
+                }
+                outcome
+            }
             Some(_) => Outcome::waiting("OlderEpoch", "the cluster waits for a plan of its newest epoch"),
             None => match chosen.refusal {
                 Some(refusal) => Outcome::waiting("Refused", &refusal.to_string()),
@@ -149,6 +152,16 @@ impl Link {
         };
         let look_again = [outcome.look_again, self.tell(name, offered, epoch, outcome).await?];
         Ok(look_again.into_iter().flatten().min().map_or(Next::Change, Next::After))
+    }
+
+    /// Forgets an object whose deletion, or letting go, was carried out. Says whether it was.
+    async fn forget_done(&self, name: &str) -> Result<bool, Error> {
+        if !self.store.get(name).is_some_and(|it| it.is_done) {
+            return Ok(false);
+        }
+        self.store.forget(name).await?;
+        self.memory().remove(name);
+        Ok(true)
     }
 
     /// Takes the plan on, and carries it out.

@@ -62,8 +62,6 @@ enum Fate {
     Write(Box<Write>),
     /// It has done its duty, and the row goes with it.
     Over,
-    /// There is none, and nothing is left of the share: the row goes.
-    Forgotten,
 }
 
 /// Whether a cluster gives an object up.
@@ -71,7 +69,6 @@ enum Leaving {
     No,
     Yes,
     Over,
-    Nothing,
 }
 
 impl Draft<'_> {
@@ -101,7 +98,6 @@ impl Draft<'_> {
                     round.removals.push(rows[place].cluster.to_string());
                     gone.push(place);
                 }
-                Fate::Forgotten => gone.push(place),
             }
         }
         let has_share = |name: &str| rows.iter().any(|it| it.cluster.as_str() == name && it.share.seq > 0);
@@ -160,7 +156,6 @@ impl Draft<'_> {
             Leaving::No => Intent::Apply,
             Leaving::Yes => Intent::Delete,
             Leaving::Over => return Fate::Over,
-            Leaving::Nothing => return Fate::Forgotten,
         };
         if row.share.seq == 0
             || row.lost
@@ -175,7 +170,9 @@ impl Draft<'_> {
         // acknowledge the other (HA-5).
         let is_taken_over = stored.is_some_and(|it| it.seq < row.share.seq)
             && cluster.status().is_some_and(|it| it.applied_seq >= row.share.seq);
-        if is_taken_over {
+        // What the Assignment that is not there any more said under this number is not known: it may have been something else.
+        let is_said_anew = stored.is_none() && intent == Intent::Delete;
+        if is_taken_over || is_said_anew {
             row.share.seq += 1;
             row.acknowledged = false;
             spec.seq = row.share.seq;
@@ -217,7 +214,9 @@ impl Draft<'_> {
         }
         let is_empty = row.acknowledged && has_none;
         match &cluster.assignment {
-            None if exposure == 0 => Leaving::Nothing,
+            // The row of one that has obeyed is gone before its Assignment is: this one was deleted by somebody else, and the cluster
+            // may not even have heard of it. Forgetting its number now would mean that it refuses the next share (PROTO-7, PROTO-11).
+            None if exposure == 0 => Leaving::Yes,
             None => Leaving::No,
             Some(it) if is_over(it) => Leaving::Over,
             Some(it) if it.spec.intent != Intent::Apply || is_empty => Leaving::Yes,

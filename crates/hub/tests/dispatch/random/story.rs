@@ -171,6 +171,21 @@ impl Story {
     }
 
     pub(super) async fn until(&self, what: &str, condition: impl Fn(&Stage) -> bool) {
+        let _stood = Stood(&self.stage);
         self.stage.world.eventually(what, PATIENCE, |_| condition(&self.stage)).await;
+    }
+}
+
+/// Says how things stand when a story does not come to its end.
+struct Stood<'a>(&'a Stage);
+
+impl Drop for Stood<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the binding: {:#}", self.0.binding());
+            for member in self.0.members() {
+                eprintln!("--- for {member}: {:#}", self.0.assignment(member).unwrap_or_default());
+            }
+        }
     }
 }
