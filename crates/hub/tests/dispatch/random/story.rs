@@ -56,7 +56,7 @@ pub(super) fn tell(seed: u64) -> Told {
             story.step(draw.at(step)).await;
         }
         story.tally.count("checks", story.promises.checks());
-        *told = Told { tally: story.tally, log: story.stage.world.log().fingerprint() };
+        *told = Told { tally: std::mem::take(&mut story.tally), log: story.stage.world.log().fingerprint() };
     });
     outcome
 }
@@ -171,20 +171,17 @@ impl Story {
     }
 
     pub(super) async fn until(&self, what: &str, condition: impl Fn(&Stage) -> bool) {
-        let _stood = Stood(&self.stage);
         self.stage.world.eventually(what, PATIENCE, |_| condition(&self.stage)).await;
     }
 }
 
 /// Says how things stand when a story does not come to its end.
-struct Stood<'a>(&'a Stage);
-
-impl Drop for Stood<'_> {
+impl Drop for Story {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- the binding: {:#}", self.0.binding());
-            for member in self.0.members() {
-                eprintln!("--- for {member}: {:#}", self.0.assignment(member).unwrap_or_default());
+        if std::thread::panicking() || self.stage.world.violation().is_some() {
+            eprintln!("--- the binding: {:#}", self.stage.binding());
+            for member in self.stage.members() {
+                eprintln!("--- for {member}: {:#}", self.stage.assignment(member).unwrap_or_default());
             }
         }
     }

@@ -379,7 +379,9 @@ impl Plan {
 pub fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], draw: &mut dyn FnMut() -> u64) -> Plan {
     let specs = update::Specs::new(world, facts);
     let mut plan = scale::plan(world, limits, facts, &specs, draw);
-    let numbers = update::numbers(world, limits, facts, &specs);
+    let births =
+        plan.scale.iter().filter_map(|it| if let Action::Create(it) = it { Some(it.at) } else { None });
+    let numbers = update::numbers(world, limits, facts, &specs, &births.collect::<Vec<_>>());
     // What was begun on a pod goes on whatever else happens, on pods that are not about to go.
     let doomed: BTreeSet<*const PodLite> = plan.scale.iter().filter_map(touched).collect();
     let rest = facts.iter().filter(|it| !doomed.contains(&Arc::as_ptr(it.pod)));

@@ -5,10 +5,10 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use serde_json::json;
 
 use super::{
-    Action, Change, Fact, Version, Why, World,
+    Action, At, Change, Fact, Version, Why, World,
     limits::{Limits, is_paused},
     mode,
-    numbers::{self, Numbers},
+    numbers::{self, Counted, Numbers},
 };
 use crate::{
     api::{cloneset::v1beta1::CloneSetPodUpdatePolicy, common::keys::SPECIFIED_DELETE},
@@ -91,12 +91,33 @@ pub(super) struct Begun {
 }
 
 /// The numbers for updates; nothing to update where the user has stopped it.
-pub(super) fn numbers(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], specs: &Specs) -> Numbers {
+///
+/// Pods are updated beside `births` only where these have failed. One that was not answered may be there all the same, so what is
+/// updated fits the partition with them and without.
+pub(super) fn numbers(
+    world: &World<'_>,
+    limits: &Limits,
+    facts: &[Fact<'_>],
+    specs: &Specs,
+    births: &[At],
+) -> Numbers {
     if world.is_on_delete() || is_paused(&world.cloneset.spec) {
         return Numbers::default();
     }
-    let counted = facts.iter().map(|it| it.counted(it.is_updated));
-    numbers::numbers(limits, counted, mode(world, specs))
+    let counted = || facts.iter().map(|it| it.counted(it.is_updated));
+    let newborn = births.iter().map(|it| Counted {
+        is_new: *it == At::Update,
+        is_preparing_delete: false,
+        is_marked: false,
+        is_available: false,
+    });
+    let numbers = numbers::numbers(limits, counted(), mode(world, specs));
+    let with_births = numbers::numbers(limits, counted().chain(newborn), mode(world, specs)).update;
+    let update = match numbers.update.signum() == with_births.signum() {
+        true => numbers.update.signum() * numbers.update.abs().min(with_births.abs()),
+        false => 0,
+    };
+    Numbers { update, ..numbers }
 }
 
 /// Begins updates as far as the limits allow.

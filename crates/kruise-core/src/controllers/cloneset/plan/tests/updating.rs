@@ -238,6 +238,20 @@ fn surge_makes_new_pods_first() {
     assert_eq!((village.count("web-r2"), village.pods.len()), (5, 5));
 }
 
+/// An extra pod whose creation is not answered may be there all the same.
+#[test]
+fn what_is_updated_beside_an_extra_pod_fits_the_partition_with_it_and_without() {
+    let strategy = |partition: i64| {
+        rolling("InPlaceIfPossible", json!({"partition": partition, "maxUnavailable": 1, "maxSurge": 1}))
+    };
+    for (partition, beside) in [(2, 0), (1, 1), (0, 1)] {
+        let mut village = settled(json!({"replicas": 3, "updateStrategy": strategy(partition)}));
+        village.image("web:2");
+        let plan = village.plan();
+        assert_eq!((plan.scale.len(), plan.update.len()), (1, beside), "partition {partition}");
+    }
+}
+
 #[test]
 fn grace_comes_between_leaving_rotation_and_the_new_image() {
     let strategy = rolling("InPlaceIfPossible", json!({"inPlaceUpdateStrategy": {"gracePeriodSeconds": 5}}));
