@@ -445,9 +445,14 @@ pub(super) fn is_saved(observed: &Observed<'_>, spec: &FleetBindingSpec) -> bool
 
 /// Whether nothing but what can be read again differs: reports, and seconds that were counted.
 fn says_the_same(a: &Saved, b: &Saved, elapsed: u32) -> bool {
+    // That the time of a rebalance is over is seen by whoever looks at it then; nobody has to note it.
+    let is_over = (b.rebalance.moved, b.rebalance.passed_seconds) == (0, 0);
     let essence = |it: &Saved| {
         let mut it = it.clone();
         it.term = 0;
+        if is_over {
+            (it.rebalance.moved, it.rebalance.passed_seconds) = (0, 0);
+        }
         if elapsed < COUNTERS_KEPT_AFTER {
             it.rebalance.passed_seconds = 0;
         }

@@ -172,6 +172,12 @@ impl Draft<'_> {
             && cluster.status().is_some_and(|it| it.applied_seq >= row.share.seq);
         // What the Assignment that is not there any more said under this number is not known: it may have been something else.
         let is_said_anew = stored.is_none() && intent == Intent::Delete;
+        // A cluster that gave the object up may not have seen that its Assignment went, and refuses whatever is below (PROTO-3).
+        if stored.is_none() && row.share.seq <= self.saved.last_seq {
+            row.share.seq = self.saved.last_seq + 1;
+            row.acknowledged = false;
+            spec.seq = row.share.seq;
+        }
         if is_taken_over || is_said_anew {
             row.share.seq += 1;
             row.acknowledged = false;
@@ -325,6 +331,8 @@ impl Draft<'_> {
         }
         // A cluster that never got anything needs no row.
         after.clusters.retain(|_, it| it.share.seq > 0);
+        let left = self.saved.clusters.iter().filter(|it| !after.clusters.contains_key(it.0));
+        after.last_seq = left.map(|it| it.1.share.seq).chain([after.last_seq]).max().unwrap_or_default();
         after.rebuilt &= !self.is_known_again(&after);
         after
     }

@@ -175,6 +175,40 @@ fn ha_4_at_rest_nothing_is_saved_or_written() {
     assert!(round.is_settled);
 }
 
+/// That the time of a rebalance is over is nothing to write down: a restart at rest would.
+#[test]
+fn ha_4_a_rebalance_whose_time_is_over_is_not_saved_for_that() {
+    let mut world = World::new(10);
+    world.settle();
+    let progress = &mut world.binding.as_mut().unwrap().spec.ledger.rebalance;
+    (progress.moved, progress.passed_seconds) = (1, 299);
+    world.elapsed = 3_600;
+    assert_eq!(world.plan().save, None);
+}
+
+/// A cluster may never see that it had no Assignment for a moment: it refuses a number below the one that it knows.
+#[test]
+fn proto_3_a_cluster_that_gave_an_object_up_is_given_it_again_under_a_higher_number() {
+    let mut world = World::new(9);
+    world.settle();
+    let before = world.binding.as_ref().unwrap().spec.ledger.clone();
+    let ledger = &mut world.binding.as_mut().unwrap().spec.ledger;
+    ledger.clusters.remove("c");
+    ledger.last_seq = 8;
+    world.clusters.iter_mut().find(|it| it.facts.name == "c").unwrap().assignment = None;
+    world.object["spec"]["replicas"] = json!(15);
+    let round = world.plan();
+    let again = round.writes.iter().find(|it| it.cluster == "c").unwrap();
+    assert_eq!((again.spec.seq, again.spec.intent), (9, Intent::Apply));
+    let ledger = &round.save.as_ref().unwrap().ledger;
+    assert_eq!((ledger.clusters["c"].share.seq, ledger.last_seq), (9, 8));
+    assert_eq!(
+        ledger.clusters["a"].share.seq,
+        before.clusters["a"].share.seq + 1,
+        "others go on as they were"
+    );
+}
+
 #[test]
 fn split_8_a_scale_down_waits_until_it_is_known_whose_the_named_pods_are() {
     let mut world = World::new(6);

@@ -37,6 +37,18 @@ const OWN: &str = "kruise-system";
 pub(crate) const FLEET: &str = "/apis/fleet.kruise.io/v1alpha1";
 pub(crate) const WEB: &str = "/apis/apps.kruise.io/v1beta1/namespaces/shop/clonesets/web";
 
+/// What a hub at rest does not write.
+pub(crate) const NEVER_WRITTEN: [&str; 8] = [
+    "assignments.fleet.kruise.io",
+    "fleetbindings.fleet.kruise.io",
+    "fleetrevisions.fleet.kruise.io",
+    "memberclusters.fleet.kruise.io",
+    "clonesets.apps.kruise.io",
+    "imagepulljobs.apps.kruise.io",
+    "configmaps",
+    "secrets",
+];
+
 /// A hub, its members, and the processes of both.
 pub(crate) struct Stage {
     pub(crate) world: World,
@@ -375,18 +387,8 @@ impl Stage {
 
     /// Resource versions of everything that a hub at rest must not write.
     pub(crate) fn versions(&self) -> Vec<String> {
-        let kinds = [
-            "assignments.fleet.kruise.io",
-            "fleetbindings.fleet.kruise.io",
-            "fleetrevisions.fleet.kruise.io",
-            "memberclusters.fleet.kruise.io",
-            "clonesets.apps.kruise.io",
-            "imagepulljobs.apps.kruise.io",
-            "configmaps",
-            "secrets",
-        ];
         let server = self.world.cluster(HUB).server().clone();
-        let versions = kinds.iter().flat_map(|kind| {
+        let versions = NEVER_WRITTEN.iter().flat_map(|kind| {
             server.list(kind).into_iter().map(move |it| {
                 let meta = it.value()["metadata"].clone();
                 format!("{kind} {} {}", meta["name"], meta["resourceVersion"])

@@ -61,6 +61,9 @@ pub struct Ledger {
     /// When a job began and ended over the fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobTimes>,
+    /// The highest number of a plan for a cluster that has no row any more. What a cluster is given next has a higher one (PROTO-3).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub last_seq: u64,
     /// The weights in use where they come from free room, by cluster; a moving estimate alone does not change them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, u32>,
