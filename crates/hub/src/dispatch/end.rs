@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{
     FederatedObject,
     assignment::{Assignment, AssignmentSpec, Intent},
-    binding::{FleetBindingSpec, LedgerRow},
+    binding::FleetBindingSpec,
     keys,
     policy::DeletionPolicy,
 };
@@ -95,14 +95,8 @@ pub fn end(observed: &Observed<'_>) -> Ending {
     for cluster in observed.clusters {
         let name = &cluster.facts.name;
         let Some(assignment) = &cluster.assignment else {
-            let known = saved.clusters.get_mut(name).filter(|it| cluster.is_member && it.acknowledged);
-            match known.zip(wanted(observed, None)) {
-                // Somebody has deleted what the cluster was told, and it runs on as it is (PROTO-7): it is told again. One that was told
-                // already has not acknowledged that in the ledger.
-                Some((row, intent)) => ending.writes.push(told_again(observed, name, row, intent)),
-                // It has obeyed; or a crash kept the share from being written, and it never was.
-                None => drop(saved.clusters.remove(name)),
-            }
+            // A share that a crash kept from being written never was.
+            saved.clusters.remove(name);
             continue;
         };
         // A question may go at once, unless it is asked where a plan was forgotten that is still carried out.
@@ -189,33 +183,14 @@ fn intent(observed: &Observed<'_>, assignment: &Assignment) -> Intent {
     if !matches!(assignment.spec.intent, Intent::Apply | Intent::Ask) {
         return assignment.spec.intent;
     }
-    wanted(observed, Some(assignment.spec.deletion)).unwrap_or(Intent::Orphan)
-}
-
-/// What clusters are told by the policy that there is, or by what was `known` when there was one.
-fn wanted(observed: &Observed<'_>, known: Option<DeletionPolicy>) -> Option<Intent> {
     // Copies of a job that is over are not left behind when its time to live is over (IPJ-2), nor are those of downloads that
     // nobody but the hub asked for (REL-11).
     if plan::is_outlived(observed) || plan::ahead::is_download(observed.object) {
-        return Some(Intent::Delete);
+        return Intent::Delete;
     }
     let policy = observed.policy.map(|it| it.placement.deletion);
-    Some(match policy.or(known)? {
+    match policy.unwrap_or(assignment.spec.deletion) {
         DeletionPolicy::Delete => Intent::Delete,
         DeletionPolicy::Orphan => Intent::Orphan,
-    })
-}
-
-/// The last word to a cluster whose Assignment somebody has deleted. What was in it is not known, so it has a number of its own.
-fn told_again(observed: &Observed<'_>, cluster: &str, row: &mut LedgerRow, intent: Intent) -> Write {
-    row.share.seq += 1;
-    row.acknowledged = false;
-    let spec = AssignmentSpec {
-        object: observed.reference.clone(),
-        seq: row.share.seq,
-        epoch: row.share.epoch,
-        intent,
-        ..AssignmentSpec::default()
-    };
-    Write { cluster: cluster.to_owned(), spec, grows: false }
+    }
 }

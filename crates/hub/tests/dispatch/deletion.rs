@@ -260,18 +260,3 @@ fn proto_11_a_member_whose_assignment_somebody_deletes_while_it_leaves_takes_a_s
         stage.rests(7, 0).await;
     });
 }
-
-/// PROTO-7 and DEL-1: what a member was told is gone when the object is deleted, and the member has it all the same.
-#[test]
-fn del_1_a_member_whose_assignment_somebody_has_deleted_is_told_to_delete() {
-    play(async |stage| {
-        placed(&stage, "Delete").await;
-        // Nobody is there to write it again.
-        stage.hub.crash();
-        let path = format!("{FLEET}/namespaces/fleet-member-2/assignments/cloneset.shop.web");
-        stage.world.write(HUB, Method::DELETE, &path, &Value::Null).unwrap();
-        delete(&stage);
-        stage.until("nothing is left on the hub", is_forgotten).await;
-        stage.until("no pod is left", |it| all_pods(&it.world).is_empty()).await;
-    });
-}
