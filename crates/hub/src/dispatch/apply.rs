@@ -23,9 +23,10 @@ use kube::{
     core::{DeserializeGuard, Request},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
-    Dispatcher, Error, LOOK_AGAIN, STATUS_REST,
+    Dispatcher, Error, LOOK_AGAIN, Memory, STATUS_REST,
     observe::Seen,
     plan::{self, Body, Observed, Round, Write},
     raw::Raw,
@@ -211,7 +212,11 @@ where
     /// Stores a body once for all clusters.
     async fn publish(&self, key: &Key, body: Body, removed: u64) -> Result<(), Error> {
         let known = Some((body.name.clone(), removed));
-        if !body.is_missing && self.memory().get(key).is_some_and(|it| it.body == known) {
+        let now = self.shared.clock.instant();
+        let is_fresh = |it: Instant| now.saturating_duration_since(it) < LOOK_AGAIN;
+        let is_stored =
+            |it: &Memory| it.body == known && (!body.is_missing || it.stored.is_some_and(is_fresh));
+        if self.memory().get(key).is_some_and(is_stored) {
             return Ok(());
         }
         let api: Api<FleetRevision> = Api::namespaced(self.shared.client.clone(), keys::CONTENT_NAMESPACE);
@@ -221,7 +226,9 @@ where
             Err(error) if error.is_name_taken() => {}
             other => drop(other?),
         }
-        self.memory().entry(key.clone()).or_default().body = known;
+        let mut memory = self.memory();
+        let of = memory.entry(key.clone()).or_default();
+        (of.body, of.stored) = (known, Some(now));
         Ok(())
     }
 

@@ -158,6 +158,8 @@ struct Memory {
     rarely: Rarely,
     /// The name of the body that is known to be stored, as long as no more bodies were removed than these.
     body: Option<(String, u64)>,
+    /// When that was last seen to.
+    stored: Option<Instant>,
     /// What clusters are asked, and since when; nothing before it was first looked at.
     asked: Option<BTreeMap<String, Question>>,
     /// When downloads ahead of an update could not be begun or ended.

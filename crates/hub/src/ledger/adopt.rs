@@ -5,7 +5,7 @@
 //! clusters say is newer than both (HA-5).
 
 use kruise_core::api::fleet::{
-    Slice,
+    Counts, Slice,
     assignment::{Assignment, Intent, RevisionRef},
     binding::{Ledger, LedgerColumn, LedgerRow, LedgerShare},
 };
@@ -65,6 +65,11 @@ pub fn adopt(saved: &mut Ledger, cluster: &str, assignment: &Assignment) {
         ..LedgerRow::default()
     };
     saved.clusters.insert(cluster.to_owned(), row);
+    // What it has not acknowledged it may not have read: until then it acts on what it says to have applied (BUD-2).
+    if let Some(status) = assignment.status.as_ref().filter(|it| it.applied_seq < spec.seq) {
+        let is_target = of(&status.target) == of(&spec.target);
+        raise(saved, cluster, status.applied.as_ref(), &status.counts, is_target);
+    }
 }
 
 /// A plan that a cluster may be acting on.
@@ -102,14 +107,19 @@ fn newest(assignment: &Assignment) -> Newer<'_> {
 pub fn expose(saved: &mut Ledger, cluster: &str, assignment: &Assignment) {
     let newer = newest(assignment);
     let is_target = newer.target.as_ref().map(|it| &it.hash) == saved.target.as_ref().map(|it| &it.hash);
-    let Some(row) = saved.clusters.get_mut(cluster) else { return };
     let counts = assignment.status.as_ref().map(|it| it.counts.clone()).unwrap_or_default();
+    raise(saved, cluster, newer.slice.as_ref(), &counts, is_target);
+}
+
+/// Counts what a cluster may be doing by `slice`, and what it has. Pods are new by it only if it is of the present target.
+fn raise(saved: &mut Ledger, cluster: &str, slice: Option<&Slice>, counts: &Counts, is_target: bool) {
+    let Some(row) = saved.clusters.get_mut(cluster) else { return };
     let raise = |column: &mut LedgerColumn, seen: u32| {
         column.exposure = column.exposure.max(seen.min(MAX_REPLICAS));
     };
     raise(&mut row.replicas, counts.replicas);
     raise(&mut row.unavailable, counts.unavailable);
-    match newer.slice {
+    match slice {
         Some(Slice::CloneSet(slice)) => {
             raise(&mut row.replicas, slice.replicas);
             raise(&mut row.unavailable, slice.max_unavailable);
@@ -227,6 +237,31 @@ mod tests {
         // What the ledger knows stays.
         adopt(&mut saved, "b", &assignment("3", slice, Counts::default()));
         assert_eq!(saved.clusters["b"], row);
+    }
+
+    #[test]
+    fn bud_2_what_a_cluster_does_until_it_has_read_its_plan_is_held() {
+        let slice = CloneSetSlice { replicas: 2, updated: 2, paused: true, ..CloneSetSlice::default() };
+        let before = CloneSetSlice {
+            replicas: 3,
+            updated: 1,
+            max_unavailable: 1,
+            max_surge: 1,
+            ..CloneSetSlice::default()
+        };
+        let mut assignment =
+            assignment("2", slice, Counts { replicas: 2, available: 2, ..Counts::default() });
+        let status = assignment.status.as_mut().unwrap();
+        (status.applied_seq, status.applied) = (6, Some(Slice::CloneSet(before)));
+        let exposed = |assignment: &Assignment| {
+            let mut saved = Ledger::default();
+            adopt(&mut saved, "a", assignment);
+            let LedgerRow { replicas, updated, unavailable, surge, .. } = &saved.clusters["a"];
+            [replicas, updated, unavailable, surge].map(|it| (it.grant, it.exposure))
+        };
+        assert_eq!(exposed(&assignment), [(2, 3), (2, 2), (0, 1), (0, 1)]);
+        assignment.status.as_mut().unwrap().applied_seq = 7;
+        assert_eq!(exposed(&assignment), [(2, 2), (2, 2), (0, 0), (0, 0)]);
     }
 
     /// The ledger of last week: plan 7. The cluster has carried out plan 9 since.

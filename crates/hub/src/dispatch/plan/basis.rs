@@ -1,8 +1,10 @@
 //! What a round of any kind begins with: the ledger, the body, and how every cluster is judged.
 
+use std::time::Duration;
+
 use kruise_core::api::fleet::{
     GROUP, PatchStep,
-    binding::{Ledger as Saved, PolicyRef},
+    binding::{Ledger as Saved, PolicyRef, RebalanceProgress},
     keys::{self, features},
 };
 use scheduling::{
@@ -87,13 +89,20 @@ impl Basis {
             // Weights that are made before all answers are there would stand.
             cause: if room.is_waiting() { fit::Cause::Report } else { cause(observed, &self.saved) },
             weights_in_use: &self.saved.weights,
-            may_weigh_anew: !room.is_waiting() && self.saved.rebalance.moved == 0,
+            may_weigh_anew: !room.is_waiting() && self.has_interval_passed(observed, winner),
             partition_rollback: rolls_back(observed),
             after: None,
             pre_pull: None,
             elapsed: observed.elapsed,
         };
         round::prepare(&object, &members).map_err(|it| Trouble::BadNumbers(it.to_string()))
+    }
+
+    /// Whether nothing was moved in this interval. That it is over is not written down.
+    fn has_interval_passed(&self, observed: &Observed<'_>, winner: &Winner) -> bool {
+        let RebalanceProgress { moved, passed_seconds, .. } = self.saved.rebalance;
+        let interval: Duration = winner.placement.rebalance.interval.into();
+        moved == 0 || u64::from(passed_seconds.saturating_add(observed.elapsed)) >= interval.as_secs()
     }
 
     fn member<'a>(

@@ -62,6 +62,8 @@ enum Fate {
     Write(Box<Write>),
     /// It has done its duty, and the row goes with it.
     Over,
+    /// There is none, and nobody could read one: the row goes.
+    Forgotten,
 }
 
 /// Whether a cluster gives an object up.
@@ -69,6 +71,7 @@ enum Leaving {
     No,
     Yes,
     Over,
+    Nothing,
 }
 
 impl Draft<'_> {
@@ -98,6 +101,7 @@ impl Draft<'_> {
                     round.removals.push(rows[place].cluster.to_string());
                     gone.push(place);
                 }
+                Fate::Forgotten => gone.push(place),
             }
         }
         let has_share = |name: &str| rows.iter().any(|it| it.cluster.as_str() == name && it.share.seq > 0);
@@ -156,6 +160,7 @@ impl Draft<'_> {
             Leaving::No => Intent::Apply,
             Leaving::Yes => Intent::Delete,
             Leaving::Over => return Fate::Over,
+            Leaving::Nothing => return Fate::Forgotten,
         };
         if row.share.seq == 0
             || row.lost
@@ -171,9 +176,11 @@ impl Draft<'_> {
         let is_taken_over = stored.is_some_and(|it| it.seq < row.share.seq)
             && cluster.status().is_some_and(|it| it.applied_seq >= row.share.seq);
         // What the Assignment that is not there any more said under this number is not known: it may have been something else.
-        let is_said_anew = stored.is_none() && intent == Intent::Delete;
+        // Once it has a number of its own, it keeps it until it is written.
+        let is_said_anew = stored.is_none() && intent == Intent::Delete && row.acknowledged;
         // A cluster that gave the object up may not have seen that its Assignment went, and refuses whatever is below (PROTO-3).
-        if stored.is_none() && row.share.seq <= self.saved.last_seq {
+        let is_first = stored.is_none_or(|it| it.intent == Intent::Ask);
+        if is_first && row.share.seq <= self.saved.last_seq {
             row.share.seq = self.saved.last_seq + 1;
             row.acknowledged = false;
             spec.seq = row.share.seq;
@@ -222,7 +229,8 @@ impl Draft<'_> {
         match &cluster.assignment {
             // The row of one that has obeyed is gone before its Assignment is: this one was deleted by somebody else, and the cluster
             // may not even have heard of it. Forgetting its number now would mean that it refuses the next share (PROTO-7, PROTO-11).
-            None if exposure == 0 => Leaving::Yes,
+            None if exposure == 0 && cluster.is_member => Leaving::Yes,
+            None if exposure == 0 => Leaving::Nothing,
             None => Leaving::No,
             Some(it) if is_over(it) => Leaving::Over,
             Some(it) if it.spec.intent != Intent::Apply || is_empty => Leaving::Yes,
@@ -294,7 +302,8 @@ impl Draft<'_> {
                 return false;
             };
             let named = [&spec.target, &spec.stable].into_iter().flatten();
-            status.conditions.iter().any(|it| it.reason == reasons::BODY_MISSING)
+            is_heard(it.planning)
+                && status.conditions.iter().any(|it| it.reason == reasons::BODY_MISSING)
                 && named.into_iter().any(|it| it.name == revision.name)
         };
         let is_missing = self.observed.clusters.iter().any(lacks_it);
@@ -331,7 +340,8 @@ impl Draft<'_> {
         }
         // A cluster that never got anything needs no row.
         after.clusters.retain(|_, it| it.share.seq > 0);
-        let left = self.saved.clusters.iter().filter(|it| !after.clusters.contains_key(it.0));
+        let known = self.observed.known();
+        let left = known.clusters.iter().filter(|it| !after.clusters.contains_key(it.0));
         after.last_seq = left.map(|it| it.1.share.seq).chain([after.last_seq]).max().unwrap_or_default();
         after.rebuilt &= !self.is_known_again(&after);
         after

@@ -5,7 +5,9 @@ mod restored;
 mod told;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kruise_core::api::fleet::{CloneSetSlice, Counts, Slice, assignment::PodsAnswer, keys};
+use kruise_core::api::fleet::{
+    CloneSetSlice, Counts, Slice, assignment::PodsAnswer, binding::LedgerShare, keys, policy::ClusterScope,
+};
 use serde_json::json;
 
 use super::*;
@@ -207,6 +209,42 @@ fn proto_3_a_cluster_that_gave_an_object_up_is_given_it_again_under_a_higher_num
         before.clusters["a"].share.seq + 1,
         "others go on as they were"
     );
+}
+
+/// Somebody deletes the Assignment of a cluster that is given up: it is told again, under one number until that is written.
+#[test]
+fn proto_7_a_cluster_that_leaves_is_told_again_what_somebody_has_deleted() {
+    let mut world = World::new(9);
+    world.settle();
+    let ledger = &mut world.binding.as_mut().unwrap().spec.ledger;
+    let row = ledger.clusters.get_mut("c").unwrap();
+    row.share = LedgerShare {
+        seq: 5,
+        body: row.share.body.clone(),
+        stable: row.share.stable.clone(),
+        ..LedgerShare::default()
+    };
+    (row.replicas, row.updated, row.report) = Default::default();
+    let placement = Placement {
+        clusters: ClusterScope { exclude: vec!["c".into()], ..ClusterScope::default() },
+        ..Placement::default()
+    };
+    world.winner.as_mut().unwrap().placement = Arc::new(placement);
+    world.clusters[2].assignment = None;
+    let again = |round: &Round| {
+        let write = round.writes.iter().find(|it| it.cluster == "c").unwrap();
+        (write.spec.intent, write.spec.seq)
+    };
+    let round = world.plan();
+    assert_eq!(again(&round), (Intent::Delete, 6));
+    world.store(&round, 0);
+    assert_eq!(again(&world.plan()), (Intent::Delete, 6), "it was not written");
+    // Nobody could read it.
+    world.clusters[2].is_member = false;
+    let round = world.plan();
+    assert!(round.writes.iter().all(|it| it.cluster != "c"));
+    let ledger = round.save.unwrap().ledger;
+    assert!(!ledger.clusters.contains_key("c") && ledger.last_seq == 6);
 }
 
 #[test]

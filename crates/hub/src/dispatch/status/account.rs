@@ -82,19 +82,27 @@ impl<'a> Words<'a> {
     /// is not counted where the cluster carries out a plan that this hub does not know.
     pub(super) fn heard(self, row: &Row, cluster: &Cluster) -> Heard {
         let name = &cluster.facts.name;
-        let status = cluster.assignment.as_ref().and_then(|it| it.status.as_ref());
-        let Some(status) = status.filter(|it| it.report > 0) else { return Heard::default() };
-        if self.unheard.has(name) {
-            let is_ahead = cluster.is_ahead_of(row.share.seq);
+        let last_told = || {
             let told = self.observed.last_told(name).cloned().unwrap_or_default();
-            return Heard {
+            Heard {
                 counts: told.counts,
-                is_counted: !is_ahead,
+                is_counted: true,
                 body: row.report.map(|it| it.body),
-                applied_seq: if is_ahead { status.applied_seq } else { told.applied_seq },
+                applied_seq: told.applied_seq,
                 reported_at: told.reported_at,
                 adopted: told.adopted,
                 corrected: None,
+            }
+        };
+        // Somebody has deleted its Assignment, and its report with it: its pods run on (PROTO-7).
+        let Some(assignment) = &cluster.assignment else { return last_told() };
+        let status = assignment.status.as_ref().filter(|it| it.report > 0);
+        let Some(status) = status else { return Heard::default() };
+        if self.unheard.has(name) {
+            let heard = last_told();
+            return match cluster.is_ahead_of(row.share.seq) {
+                true => Heard { is_counted: false, applied_seq: status.applied_seq, ..heard },
+                false => heard,
             };
         }
         Heard {

@@ -1,7 +1,7 @@
 //! How an object stands that is not planned: why that is so, and what clusters say of it meanwhile. Its pods run on, and may fail.
 
 use kruise_core::api::fleet::{
-    FederatedObject, Slice,
+    FederatedObject,
     binding::{ClusterRow, FleetBindingStatus},
 };
 use scheduling::names::ClusterName;
@@ -14,7 +14,7 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    dispatch::plan::{self, Cluster, Observed},
+    dispatch::plan::{self, Observed},
     ledger,
     placement::kinds::{self, totals::Totals},
 };
@@ -48,11 +48,11 @@ pub(in crate::dispatch) fn troubled(trouble: Trouble, observed: &Observed<'_>) -
 
 /// Brings what is known of pods up to date, and says what that makes of the object's own status (ST-1).
 fn gather(observed: &Observed<'_>, known: &mut FleetBindingStatus) -> Value {
-    let has_pods = |it: &Cluster| {
-        it.assignment.as_ref().is_some_and(|it| matches!(it.spec.slice, Some(Slice::CloneSet(_))))
-    };
-    let saved = observed.binding.map(|it| &it.spec.ledger).filter(|_| observed.clusters.iter().any(has_pods));
-    let Some(saved) = saved else { return Value::Null };
+    // Nothing else has pods so far.
+    if observed.binding.is_none() || observed.reference.kind != "CloneSet" {
+        return Value::Null;
+    }
+    let saved = &observed.saved();
     let names: Vec<ClusterName> = saved.clusters.keys().map(|it| it.as_str().into()).collect();
     let target = saved.target.as_ref().map(|it| ledger::revision(&it.hash)).unwrap_or_default();
     let (ledger, unheard) = plan::told(observed, saved, &names, target);

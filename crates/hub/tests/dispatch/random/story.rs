@@ -138,7 +138,10 @@ impl Story {
     fn kept(&self) -> BTreeMap<String, String> {
         let of = |cluster: &str, kind: &str| {
             let objects = self.stage.world.cluster(cluster).server().list(kind);
-            let line = |it: Value| (format!("{cluster} {kind} {}", it["metadata"]["name"]), it.to_string());
+            let line = |it: Value| {
+                let metadata = &it["metadata"];
+                (format!("{cluster} {kind} {} {}", metadata["namespace"], metadata["name"]), it.to_string())
+            };
             objects.into_iter().map(|it| line(it.value())).collect::<Vec<_>>()
         };
         // Losses of contact are forgotten after an hour, which may be just now.

@@ -42,6 +42,8 @@ pub(super) const OVERTAKEN: Duration = Duration::from_millis(200);
 pub struct Outcome {
     /// Whether something has come of them, or may have. What was counted before does not hold any more.
     pub is_felt: bool,
+    /// Whether a pod may have been added though nobody has said so.
+    pub may_have_added: bool,
     /// Why some did not work.
     pub error: Option<Error>,
     /// The same as a person reads it.
@@ -66,6 +68,7 @@ impl Outcome {
         let is_overtaken = report.done.iter().any(|it| *it != Done::AsAsked) || report.skipped > 0;
         let is_felt =
             report.done.iter().any(|it| *it != Done::Outdated) || report.failed.iter().any(|it| it.is_felt);
+        let may_have_added = report.failed.iter().any(|it| it.may_have_added);
         let error = report.failed.into_iter().next().map(|it| it.error);
         let look_again = match error {
             None if is_overtaken => Some(OVERTAKEN),
@@ -77,7 +80,7 @@ impl Outcome {
             None if report.done.is_empty() && report.skipped > 0 => Trouble::Untried,
             None => Trouble::None,
         };
-        Self { is_felt, error, trouble, look_again: report.wait.or(look_again) }
+        Self { is_felt, may_have_added, error, trouble, look_again: report.wait.or(look_again) }
     }
 }
 
@@ -115,22 +118,24 @@ struct Failed {
     error: Error,
     /// Whether it has, or may have, taken its pod out of service all the same.
     is_felt: bool,
+    /// Whether it may have added a pod.
+    may_have_added: bool,
 }
 
 impl Failed {
     /// A pod that could not be added. Even if it was, nobody is out of service by that.
     fn adding(error: Error) -> Self {
-        Self { error, is_felt: false }
+        Self { is_felt: false, may_have_added: error.leaves_doubt(), error }
     }
 
     /// The only request about a pod, or the first one.
     fn at_once(error: Error) -> Self {
-        Self { is_felt: error.leaves_doubt(), error }
+        Self { is_felt: error.leaves_doubt(), may_have_added: false, error }
     }
 
     /// A later request about a pod.
     fn midway(error: Error) -> Self {
-        Self { error, is_felt: true }
+        Self { error, is_felt: true, may_have_added: false }
     }
 }
 

@@ -269,7 +269,7 @@ impl Context {
 
     /// Plans and carries out.
     async fn act(&self, world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], pass: &mut Pass) {
-        let Plan { scale, refresh, update, limited_to, trouble, look_again } =
+        let Plan { scale, refresh, mut update, beside, limited_to, trouble, look_again } =
             plan::plan(world, limits, facts, &mut || self.seed.draw());
         if let Some(limit) = limited_to {
             let message =
@@ -283,6 +283,10 @@ impl Context {
         // A pod that cannot be made or deleted must not keep the others from a better image; but one that may be down now
         // was counted as up.
         let mut steps = vec![refresh];
+        // Whether a pod was added may not be known; it would count for the partition.
+        if scaled.may_have_added || !world.doubts.created.is_empty() {
+            update.truncate(beside);
+        }
         if !scaled.is_felt {
             steps.push(update);
         } else if !update.is_empty() {

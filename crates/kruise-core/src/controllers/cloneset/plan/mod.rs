@@ -360,6 +360,8 @@ pub struct Plan {
     pub refresh: Vec<Action>,
     /// Pods to begin an update of, if adding and removing did nothing: the numbers of both would not fit together.
     pub update: Vec<Action>,
+    /// How many of these fit the partition if pods that should have been added are there after all.
+    pub beside: usize,
     /// How many pods `scaleStrategy.maxUnavailable` allows of those that are missing, if that is fewer.
     pub limited_to: Option<i64>,
     /// Why a pod cannot be updated.
@@ -381,7 +383,9 @@ pub fn plan(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], draw: &mut d
     let mut plan = scale::plan(world, limits, facts, &specs, draw);
     let births =
         plan.scale.iter().filter_map(|it| if let Action::Create(it) = it { Some(it.at) } else { None });
-    let numbers = update::numbers(world, limits, facts, &specs, &births.collect::<Vec<_>>());
+    let births: Vec<At> = births.collect();
+    let numbers = update::numbers(world, limits, facts, &specs);
+    plan.beside = update::beside(world, limits, facts, &specs, &births, &numbers);
     // What was begun on a pod goes on whatever else happens, on pods that are not about to go.
     let doomed: BTreeSet<*const PodLite> = plan.scale.iter().filter_map(touched).collect();
     let rest = facts.iter().filter(|it| !doomed.contains(&Arc::as_ptr(it.pod)));

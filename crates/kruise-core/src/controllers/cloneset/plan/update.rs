@@ -91,33 +91,35 @@ pub(super) struct Begun {
 }
 
 /// The numbers for updates; nothing to update where the user has stopped it.
-///
-/// Pods are updated beside `births` only where these have failed. One that was not answered may be there all the same, so what is
-/// updated fits the partition with them and without.
-pub(super) fn numbers(
+pub(super) fn numbers(world: &World<'_>, limits: &Limits, facts: &[Fact<'_>], specs: &Specs) -> Numbers {
+    if world.is_on_delete() || is_paused(&world.cloneset.spec) {
+        return Numbers::default();
+    }
+    let counted = facts.iter().map(|it| it.counted(it.is_updated));
+    numbers::numbers(limits, counted, mode(world, specs))
+}
+
+/// How many pods may be updated, in the direction of `numbers`, if `births` are there: then they count for the partition.
+pub(super) fn beside(
     world: &World<'_>,
     limits: &Limits,
     facts: &[Fact<'_>],
     specs: &Specs,
     births: &[At],
-) -> Numbers {
-    if world.is_on_delete() || is_paused(&world.cloneset.spec) {
-        return Numbers::default();
-    }
-    let counted = || facts.iter().map(|it| it.counted(it.is_updated));
+    numbers: &Numbers,
+) -> usize {
+    let counted = facts.iter().map(|it| it.counted(it.is_updated));
     let newborn = births.iter().map(|it| Counted {
         is_new: *it == At::Update,
         is_preparing_delete: false,
         is_marked: false,
         is_available: false,
     });
-    let numbers = numbers::numbers(limits, counted(), mode(world, specs));
-    let with_births = numbers::numbers(limits, counted().chain(newborn), mode(world, specs)).update;
-    let update = match numbers.update.signum() == with_births.signum() {
-        true => numbers.update.signum() * numbers.update.abs().min(with_births.abs()),
+    let update = numbers::numbers(limits, counted.chain(newborn), mode(world, specs)).update;
+    match numbers.update.signum() == update.signum() {
+        true => usize::try_from(update.unsigned_abs()).unwrap_or(usize::MAX),
         false => 0,
-    };
-    Numbers { update, ..numbers }
+    }
 }
 
 /// Begins updates as far as the limits allow.
