@@ -174,10 +174,7 @@ where
             let ours = self.term(seen, writes).await?;
             let newer = spec.ledger.term;
             if newer > ours {
-                // Either we lead no more, or one that does not has overtaken us. Who leads is for the election to say, and whoever
-                // does then takes a number above both: going on under ours would never work again.
-                self.shared.deposed.cancel();
-                return Err(Error::Deposed { newer, ours });
+                return Err(self.step_down(newer, ours));
             }
             spec.ledger.term = ours;
         }
@@ -238,12 +235,25 @@ where
             return Ok(());
         }
         let term = self.term(seen, &writes).await?;
+        // It may have come no further than to one cluster: the API server takes nothing under a lower number there.
+        let stored = writes.iter().filter_map(|it| seen.assignment(&it.cluster));
+        let newer = stored.map(|it| it.spec.term).max().unwrap_or_default();
+        if newer > term {
+            return Err(self.step_down(newer, term));
+        }
         let (growing, others): (Vec<_>, Vec<_>) = writes.into_iter().partition(|it| it.grows);
         for group in [others, growing] {
             let writing = stream::iter(group).map(|it| self.assign(seen, it, term));
             writing.buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
         }
         Ok(())
+    }
+
+    /// Either we lead no more, or one that does not has overtaken us. Who leads is for the election to say, and whoever does then
+    /// takes a number above both: going on under ours would never work again.
+    fn step_down(&self, newer: u64, ours: u64) -> Error {
+        self.shared.deposed.cancel();
+        Error::Deposed { newer, ours }
     }
 
     async fn assign(&self, seen: &Seen<K>, write: Write, term: u64) -> Result<(), Error> {

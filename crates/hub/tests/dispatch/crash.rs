@@ -107,3 +107,21 @@ fn proto_3_a_leader_that_a_deposed_one_has_overtaken_begins_anew_and_goes_on() {
         assert_eq!(stage.hub.starts(), 2);
     });
 }
+
+/// The same where it came no further than to one member.
+#[test]
+fn proto_3_a_leader_that_was_overtaken_in_one_member_begins_anew_and_goes_on() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 6, |_| {});
+        stage.rests(6, 0).await;
+        let path = format!("{FLEET}/namespaces/fleet-member-2/assignments/cloneset.shop.web");
+        let term = |stage: &Stage| stage.assignment("member-2").unwrap()["spec"]["term"].as_u64().unwrap();
+        let overtaken = term(&stage) + 5;
+        stage.world.write(HUB, Method::PATCH, &path, &json!({"spec": {"term": overtaken}})).unwrap();
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        assert!(term(&stage) > overtaken, "the next plans are of a later leadership");
+        assert_eq!(stage.hub.starts(), 2);
+    });
+}
