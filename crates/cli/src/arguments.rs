@@ -168,8 +168,10 @@ pub enum TokenCommand {
     )]
     Create(TokenWish),
     /// List tokens, without their secrets
+    #[command(after_help = "Example:\n  kubectl fleet token list")]
     List,
     /// Make a token useless. Clusters that have joined with it stay
+    #[command(after_help = "Example:\n  kubectl fleet token revoke abcdef")]
     Revoke {
         /// The first part of the token, before the dot
         id: String,
@@ -253,14 +255,25 @@ mod tests {
 
     use super::*;
 
+    /// Every command that does something, with all of its words.
+    fn commands(of: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
+        let below = of.get_subcommands().filter(|it| it.get_name() != "help");
+        let named = below.flat_map(|it| commands(it, &format!("{words} {}", it.get_name())));
+        let named: Vec<_> = named.collect();
+        if named.is_empty() { vec![(words.to_owned(), of.clone())] } else { named }
+    }
+
     #[test]
-    fn the_command_line_is_sound_and_every_command_that_needs_words_has_an_example() {
+    fn section_21_every_command_has_an_example_and_can_answer_in_json() {
         let mut command = Arguments::command();
         command.clone().debug_assert();
         command.build();
-        for it in command.get_subcommands().filter(|it| !it.has_subcommands() && it.get_name() != "help") {
+        let all = commands(&command, "kubectl fleet");
+        assert_eq!(all.len(), 18, "{:?}", all.iter().map(|it| &it.0).collect::<Vec<_>>());
+        for (words, it) in all {
             let help = it.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains(&format!("kubectl fleet {}", it.get_name())), "{}", it.get_name());
+            assert!(help.contains(&words), "{words}");
+            assert!(it.get_arguments().any(|it| it.get_short() == Some('o')), "{words}");
         }
     }
 

@@ -36,6 +36,7 @@ use crate::{
     },
     measures::Measures,
     members::{
+        account::Credentials,
         answer::{self, Answerer},
         departure,
         joining::AutoApprove,
@@ -63,6 +64,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Clusters that may join without a person's word.
     pub rules: Vec<AutoApprove>,
+    /// By what agents are known.
+    pub credentials: Credentials,
 }
 
 /// Why the leader cannot begin, or go on.
@@ -112,7 +115,7 @@ pub async fn run(parts: Parts, told: CancellationToken) -> Result<(), Trouble> {
     let (key, hub_uid) = prepared?;
     let roster = Roster::new(&parts.clock, &parts.measures.metrics);
     let answerer = answerer(&parts, hub_uid, &roster);
-    let Parts { client, namespace, events, measures, clock, rules: _ } = parts;
+    let Parts { client, namespace, events, measures, clock, rules: _, credentials: _ } = parts;
     let metrics = &measures.metrics;
     let shared = Shared {
         client: client.clone(),
@@ -219,10 +222,19 @@ fn guarded<K: Cached>(
 
 /// Who answers clusters that want to join, and keeps the rights of those that have.
 fn answerer(parts: &Parts, hub_uid: String, roster: &Roster) -> Answerer {
-    let Parts { client, namespace, events, measures, clock, rules } = parts.clone();
+    let Parts { client, namespace, events, measures, clock, rules, credentials } = parts.clone();
     let (members, events) = (roster.members().clone(), events.of("fleet-joining"));
-    let answerer =
-        Answerer::new(answer::Parts { client, namespace, hub_uid, rules, members, events, measures, clock });
+    let answerer = Answerer::new(answer::Parts {
+        client,
+        namespace,
+        hub_uid,
+        rules,
+        credentials,
+        members,
+        events,
+        measures,
+        clock,
+    });
     let asked = answerer.clone();
     roster.say_revoked_after(move |cluster| asked.has_access(cluster));
     answerer

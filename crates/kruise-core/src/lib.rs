@@ -21,3 +21,4 @@ pub mod backoff;
 pub mod causes;
 pub mod quantity;
 pub mod runtime;
+pub mod seal;

@@ -262,17 +262,23 @@ impl Fleet {
 
     /// The state of a member.
     pub async fn state(&self, name: &str) -> Result<String> {
+        Ok(self.told(name).await?["state"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// What the hub says of a member.
+    async fn told(&self, name: &str) -> Result<Value> {
         let path = format!("/apis/fleet.kruise.io/v1alpha1/memberclusters/{name}");
-        let cluster = read(&self.client, &path).await?;
-        Ok(cluster["status"]["state"].as_str().unwrap_or_default().to_owned())
+        Ok(read(&self.client, &path).await?["status"].clone())
     }
 
     /// Waits until members may be used.
     pub async fn until_ready(&self, members: &[&str]) -> Result<()> {
         let ready = eventually("all members are Ready", async || {
             for name in members {
-                let state = self.state(name).await?;
-                ensure!(state == "Ready", "{name} is {state}");
+                let told = self.told(name).await?;
+                ensure!(told["state"] == "Ready", "{name} is {}", told["state"]);
+                // One that has just come back is Ready before it has said which kinds it has, and gets nothing until then.
+                ensure!(told["apis"].is_array(), "{name} has not said which kinds it has");
             }
             Ok(Some(()))
         });

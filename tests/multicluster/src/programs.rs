@@ -18,6 +18,12 @@ pub async fn hub() -> Result<PathBuf> {
     PROGRAM.get_or_try_init(|| find("kruise-hub", "FLEET_HUB")).await.cloned()
 }
 
+/// `FLEET_CLI`, else the `kubectl-fleet` that cargo builds.
+pub async fn cli() -> Result<PathBuf> {
+    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
+    PROGRAM.get_or_try_init(|| find("kubectl-fleet", "FLEET_CLI")).await.cloned()
+}
+
 async fn find(name: &str, variable: &str) -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(variable) {
         return Ok(program.into());

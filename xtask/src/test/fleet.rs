@@ -30,8 +30,8 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// A hub and two members with fake nodes, the members also with storage, an API server that nobody else writes to, and
-    /// one to which only a garbage collector does.
+    /// A hub and three members with fake nodes, two of the members also with storage, an API server that nobody else writes
+    /// to, and one to which only a garbage collector does.
     pub(super) fn servers(progress: &mut Progress) -> Result<Self> {
         let hub = Shape { fake_nodes: 2, ..Shape::default() };
         let member = Shape { storage: true, ..hub.clone() };
@@ -41,8 +41,14 @@ impl Fleet {
             None => Some(binaries::helm(progress)?),
             Some(_) => None,
         };
-        let shapes =
-            [("hub", hub), ("m1", member.clone()), ("m2", member), ("bare", bare), ("collector", collector)];
+        let shapes = [
+            ("hub", hub.clone()),
+            ("m1", member.clone()),
+            ("m2", member),
+            ("m3", hub),
+            ("bare", bare),
+            ("collector", collector),
+        ];
         let fleet = Self::start(&shapes, progress)?;
         Ok(Self { helm, ..fleet })
     }

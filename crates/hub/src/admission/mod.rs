@@ -4,6 +4,7 @@
 //! the fleet adds. [`webhooks`] says what is asked where, and [`reviews`] reads what the functions need. Every row of the specification's table of bad input has a test of its number in `tests`.
 
 pub mod deletion;
+pub mod downloads;
 pub mod joining;
 pub mod members;
 pub mod object;

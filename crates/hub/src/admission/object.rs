@@ -48,6 +48,12 @@ pub fn demand(object: &Value) -> u64 {
     }
 }
 
+/// The limit that still applies to an object that was `before`. What is over a limit already may become less, and may be
+/// changed in any other way: a limit that was lowered later must not stand in the way of a mended image.
+pub fn limiting(quota: Option<Quota>, object: &Value, before: Option<&Value>) -> Option<Quota> {
+    quota.filter(|_| before.is_none_or(|before| demand(object) > demand(before)))
+}
+
 /// What is wrong with an object's numbers over the fleet.
 pub fn check(object: &Value, quota: Option<Quota>) -> Findings {
     let kind = kind_of(object);

@@ -10,8 +10,6 @@ use kruise_core::{
 };
 use serde_json::{Value, json};
 
-pub use overrides::{OWNED_PATHS, owned_path};
-
 use super::{Findings, fill_in};
 use crate::{
     members::OFFLINE_AFTER,

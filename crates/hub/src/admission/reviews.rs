@@ -23,7 +23,8 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::{
-    Findings, deletion, deletion::Reach, joining, members, object, object::Quota, policy, reach, rights,
+    Findings, deletion, deletion::Reach, downloads, joining, members, object, object::Quota, policy, reach,
+    rights,
 };
 use crate::{
     members::{joining::Token, tokens},
@@ -64,12 +65,6 @@ pub(super) fn job_filled_in(request: &AdmissionRequest) -> Verdict {
     changed(request, |it| image_pull_job::mutate(it, Operation::Update))
 }
 
-/// An ImagePullJob, by the rules of a member and those of the fleet.
-pub(super) fn job(request: &AdmissionRequest, gates: Gates) -> Verdict {
-    let verdict = image_pull_job::validating(request, gates);
-    with_fleet_rules(verdict, request, None)
-}
-
 /// A deletion of an ImagePullJob or an ImageListPullJob. Jobs have no replicas, so `Cascading` holds none back.
 pub(super) fn job_deleted(request: &AdmissionRequest) -> Verdict {
     deleted(request, Reach::default())
@@ -83,7 +78,11 @@ fn changed(request: &AdmissionRequest, change: impl FnOnce(&mut Value)) -> Verdi
 }
 
 /// What the rules of one cluster let in is judged by those of the fleet, in the version that is stored.
-fn with_fleet_rules(verdict: Verdict, request: &AdmissionRequest, quota: Option<Quota>) -> Verdict {
+pub(super) fn with_fleet_rules(
+    verdict: Verdict,
+    request: &AdmissionRequest,
+    quota: Option<Quota>,
+) -> Verdict {
     let (Verdict::Allowed { warnings }, Some(object)) = (&verdict, &request.object) else { return verdict };
     if !object::is_to_judge(object, request.old_object.as_ref()) {
         return verdict;
@@ -92,7 +91,9 @@ fn with_fleet_rules(verdict: Verdict, request: &AdmissionRequest, quota: Option<
         Ok(stored) => stored,
         Err(error) => return Verdict::bad_request(error.to_string()),
     };
-    let findings = object::check(&stored, quota);
+    // What cannot be converted was nothing, and all of the limit applies.
+    let before = request.old_object.clone().and_then(|it| api::convert(it, STORED).ok());
+    let findings = object::check(&stored, object::limiting(quota, &stored, before.as_ref()));
     warnings.iter().fold(findings.verdict(), |verdict, it| verdict.warn(it.as_str()))
 }
 
@@ -192,6 +193,34 @@ impl Reviewer {
         }
         match self.quota(request).await {
             Ok(quota) => with_fleet_rules(verdict, request, quota),
+            Err(error) => unknown(&error),
+        }
+    }
+
+    /// An ImagePullJob, by the rules of a member and those of the fleet.
+    pub(super) async fn job(&self, request: &AdmissionRequest) -> Verdict {
+        let verdict = with_fleet_rules(image_pull_job::validating(request, self.gates), request, None);
+        self.unless_forged(verdict, request).await
+    }
+
+    /// An ImageListPullJob.
+    pub(super) async fn list(&self, request: &AdmissionRequest) -> Verdict {
+        self.unless_forged(image_pull_job::validating_list(request, self.gates), request).await
+    }
+
+    /// The verdict, unless somebody else than the hub says that a job is one of the hub's own. The hub is whoever may write
+    /// Assignments: who may do that reaches every cluster anyway.
+    async fn unless_forged(&self, verdict: Verdict, request: &AdmissionRequest) -> Verdict {
+        let (Verdict::Allowed { .. }, Some(object)) = (&verdict, &request.object) else { return verdict };
+        if !downloads::is_to_judge(object, request.old_object.as_ref()) {
+            return verdict;
+        }
+        match rights::may_assign(&self.client, &request.user_info).await {
+            Ok(true) => verdict,
+            Ok(false) => {
+                let user = request.user_info.username.as_deref().unwrap_or_default();
+                Verdict::forbidden(vec![downloads::fault(user)])
+            }
             Err(error) => unknown(&error),
         }
     }

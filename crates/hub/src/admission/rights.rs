@@ -8,13 +8,13 @@ use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
 };
 use kruise_core::{
-    api::fleet::GROUP,
+    api::fleet::{GROUP, assignment::Assignment},
     runtime::{
         access::{self, Right},
         client::{Error, call},
     },
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams};
 
 use super::reach::{self, Need, Question, RESOURCE};
 
@@ -43,15 +43,29 @@ pub(super) async fn answers(
     }
 }
 
+/// Whether a user may write Assignments of any cluster, as the hub may.
+pub(super) async fn may_assign(client: &Client, user: &UserInfo) -> Result<bool, Error> {
+    let attributes = ResourceAttributes {
+        group: Some(GROUP.to_owned()),
+        resource: Some(Assignment::plural(&()).into_owned()),
+        verb: Some("create".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    is_allowed(client, &about(user, attributes)).await
+}
+
 async fn ask(client: &Client, user: &UserInfo, question: Question) -> Result<(Question, bool), Error> {
+    let answer = is_allowed(client, &review(user, &question)).await?;
+    Ok((question, answer))
+}
+
+async fn is_allowed(client: &Client, review: &SubjectAccessReview) -> Result<bool, Error> {
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
-    let review = review(user, &question);
-    let answer = call("ask what a user may do", api.create(&PostParams::default(), &review)).await?;
-    Ok((question, answer.status.is_some_and(|it| it.allowed && it.denied != Some(true))))
+    let answer = call("ask what a user may do", api.create(&PostParams::default(), review)).await?;
+    Ok(answer.status.is_some_and(|it| it.allowed && it.denied != Some(true)))
 }
 
 fn review(user: &UserInfo, (verb, cluster): &Question) -> SubjectAccessReview {
-    let UserInfo { username, uid, groups, extra } = user.clone();
     let attributes = ResourceAttributes {
         group: Some(GROUP.to_owned()),
         resource: Some(RESOURCE.to_owned()),
@@ -60,6 +74,11 @@ fn review(user: &UserInfo, (verb, cluster): &Question) -> SubjectAccessReview {
         name: cluster.clone(),
         ..ResourceAttributes::default()
     };
+    about(user, attributes)
+}
+
+fn about(user: &UserInfo, attributes: ResourceAttributes) -> SubjectAccessReview {
+    let UserInfo { username, uid, groups, extra } = user.clone();
     let spec = SubjectAccessReviewSpec {
         user: username,
         uid,

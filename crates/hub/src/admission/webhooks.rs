@@ -153,9 +153,11 @@ pub fn server(
         .review(cloneset::MUTATE_PATH, move |it| cloneset::mutated(it, gates))
         .review(image_pull_job::MUTATE, super::reviews::job_filled_in)
         .review(image_pull_job::MUTATE_LIST, move |it| image_pull_job::mutating_list(it, gates))
-        .review(image_pull_job::VALIDATE_LIST, move |it| image_pull_job::validating_list(it, gates))
-        .review(image_pull_job::VALIDATE, move |it| super::reviews::job(it, gates))
         .review(VALIDATE_JOB_DELETION, super::reviews::job_deleted);
+    let builder =
+        asking(builder, image_pull_job::VALIDATE, &reviewer, |by, it| async move { by.job(&it).await });
+    let builder =
+        asking(builder, image_pull_job::VALIDATE_LIST, &reviewer, |by, it| async move { by.list(&it).await });
     let builder = asking(builder, VALIDATE_POLICY, &reviewer, |by, it| async move { by.policy(&it).await });
     let builder = asking(builder, VALIDATE_MEMBER, &reviewer, |by, it| async move { by.member(&it).await });
     let builder = asking(builder, VALIDATE_REQUEST, &reviewer, |by, it| async move { by.request(&it).await });

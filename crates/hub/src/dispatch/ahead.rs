@@ -6,13 +6,15 @@ use kruise_core::{
     api::{
         cloneset::events,
         common::keys::REVISION_HASH,
-        fleet::{FederatedObject, keys, policy::PlacementPolicy, revision::FleetRevision},
+        fleet::{
+            FederatedObject, binding::FleetBinding, keys, policy::PlacementPolicy, revision::FleetRevision,
+        },
         image_pull_job::v1beta1::ImagePullJob,
     },
     runtime::{
         cache::Cached,
         client::{Error as CallError, call},
-        events::{Severity, about},
+        events::Severity,
         key::{Key, uid},
     },
 };
@@ -28,7 +30,7 @@ use super::{
     observe::Seen,
     plan::{
         Observed, Winner,
-        ahead::{Ahead, Release},
+        ahead::{Ahead, Release, is_of_later},
     },
     raw::Raw,
 };
@@ -60,6 +62,16 @@ pub(super) fn policy<T: Resource>(shared: &Shared, job: &T) -> Option<Winner> {
     };
     placement.overrides.iter_mut().for_each(|it| it.patches.clear());
     Some(Winner { placement: Arc::new(placement), reference })
+}
+
+/// The CloneSet whose downloads are placed otherwise after a change of its binding, if that is what changed.
+pub(super) fn placed_otherwise(
+    before: Option<&FleetBinding>,
+    after: Option<&FleetBinding>,
+) -> Option<String> {
+    let policy = |it: Option<&FleetBinding>| it.and_then(|it| it.spec.policy.clone());
+    let uid = after.or(before).map(|it| it.spec.object.uid.clone());
+    uid.filter(|_| policy(before) != policy(after))
 }
 
 impl<K> Dispatcher<K>
@@ -107,12 +119,14 @@ where
         let stable = stable.and_then(|it| it.spec.body);
         let owner = seen.object.controller_owner_ref(&());
         let (Some(stable), Some(owner)) = (stable, owner) else { return Ok(()) };
+        let term = self.term(seen, &[]).await?;
         let release = Release {
             object: observed.object,
             reference: observed.reference,
             owner: &owner,
             target,
             stable: &stable,
+            term,
         };
         let failed = events::FAILED_CREATE_IMAGE_PULL_JOB;
         let jobs = release.jobs().unwrap_or_else(|why| {
@@ -127,7 +141,7 @@ where
                 Ok(()) => {
                     let message = format!("created ImagePullJob {name} for image: {image}");
                     let reason = events::CREATED_IMAGE_PULL_JOB;
-                    self.shared.events.record(about(&*seen.object), Severity::Normal, reason, message);
+                    self.record(seen, Severity::Normal, reason, &message);
                 }
                 // It was made before a crash, or somebody else downloads under that name. One on its way out leaves it free soon.
                 Err(error) if error.is_name_taken() && !self.is_going(seen, &name).await? => {}
@@ -156,14 +170,19 @@ where
         Ok(job.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
     }
 
-    /// Deletes the jobs of this object, except those for the revision `kept`.
+    /// Deletes the jobs of this object, except those for the revision `kept` and those that a later leader has made: we may lead no
+    /// more, and not know it.
     pub(super) async fn end_downloads(&self, seen: &Seen<K>, kept: Option<&String>) -> Result<(), Error> {
         let api = self.downloads(seen);
         let ours = ListParams::default().labels(&format!("{}={}", keys::DOWNLOADS_FOR, seen.reference.uid));
-        for job in call("look for image pull jobs", api.list(&ours)).await? {
-            if kept.is_none() || job.labels().get(REVISION_HASH) != kept {
-                apply::delete("delete an image pull job", &api, &job.name_any(), uid(&job)).await?;
-            }
+        let mut found = call("look for image pull jobs", api.list(&ours)).await?.items;
+        found.retain(|it| kept.is_none() || it.labels().get(REVISION_HASH) != kept);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let term = self.term(seen, &[]).await?;
+        for job in found.iter().filter(|it| !is_of_later(it.meta(), term)) {
+            apply::delete("delete an image pull job", &api, &job.name_any(), uid(job)).await?;
         }
         Ok(())
     }
@@ -171,5 +190,28 @@ where
     fn downloads(&self, seen: &Seen<K>) -> Api<ImagePullJob> {
         let namespace = seen.reference.namespace.as_deref().unwrap_or_default();
         Api::namespaced(self.shared.client.clone(), namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kruise_core::api::fleet::binding::{FleetBindingSpec, PolicyRef};
+
+    use super::*;
+
+    #[test]
+    fn rel_11_downloads_are_looked_at_when_their_cloneset_is_placed_by_another_policy() {
+        let by = |name: Option<&str>| {
+            let policy = name.map(|it| PolicyRef { name: it.to_owned(), ..PolicyRef::default() });
+            let object = FederatedObject { uid: "u".to_owned(), ..FederatedObject::default() };
+            let spec = FleetBindingSpec { object, policy, ..FleetBindingSpec::default() };
+            FleetBinding { spec, ..FleetBinding::default() }
+        };
+        let (one, other, none) = (by(Some("one")), by(Some("other")), by(None));
+        let woken = Some("u".to_owned());
+        assert_eq!(placed_otherwise(Some(&one), Some(&other)), woken);
+        assert_eq!(placed_otherwise(Some(&one), Some(&none)), woken);
+        assert_eq!(placed_otherwise(Some(&one), None), woken);
+        assert_eq!(placed_otherwise(Some(&one), Some(&one)), None);
     }
 }

@@ -7,13 +7,11 @@ use kruise_core::{
         assignment::Assignment,
         binding::{FleetBinding, FleetBindingSpec, FleetBindingStatus},
         keys::{self, events},
-        revision::FleetRevision,
     },
     runtime::{
         cache::Cached,
         client::{Error as CallError, call},
         controller::Next,
-        events::about,
         key::{Key, uid, version},
     },
 };
@@ -23,12 +21,11 @@ use kube::{
     core::{DeserializeGuard, Request},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{
-    Dispatcher, Error, LOOK_AGAIN, Memory, STATUS_REST,
+    Dispatcher, Error, LOOK_AGAIN, STATUS_REST,
     observe::Seen,
-    plan::{self, Body, Observed, Round, Write},
+    plan::{self, Observed, Round, Write},
     raw::Raw,
     status, term,
 };
@@ -50,8 +47,18 @@ where
         observed: &Observed<'_>,
         round: Round,
     ) -> Result<Next, Error> {
-        let Round { mut save, body, writes, removals, standing, ahead, is_settled, expires, look_again } =
-            round;
+        let Round {
+            mut save,
+            body,
+            stable,
+            writes,
+            removals,
+            standing,
+            ahead,
+            is_settled,
+            expires,
+            look_again,
+        } = round;
         let mut try_again = None;
         if let (Some(ahead), Some(spec)) = (&ahead, &mut save)
             && !self.look_ahead(key, seen, observed, ahead).await
@@ -72,7 +79,9 @@ where
             async { if writes.is_empty() || seen.is_ours { Ok(()) } else { self.claim(seen).await } };
         let publishing = async {
             match body {
-                Some(body) => self.publish(key, body, removed.as_deref().copied().unwrap_or_default()).await,
+                Some(body) => {
+                    self.publish(key, seen, body, removed.as_deref().copied().unwrap_or_default()).await
+                }
                 None => Ok(()),
             }
         };
@@ -82,6 +91,7 @@ where
         let binding = binding?;
         self.weigh(key, binding.as_ref());
         claimed.and(published)?;
+        self.keep_stable(key, seen, stable.as_ref()).await;
         if !writes.is_empty() {
             // What clusters say of it, they say in a moment: the first status tells that too, and not that nobody has answered.
             self.memory().entry(key.clone()).or_default().status.get_or_insert(self.shared.clock.instant());
@@ -96,7 +106,7 @@ where
             match told {
                 status::Told::Rarely => {}
                 status::Told::EveryTime => {
-                    self.shared.events.record(about(&*seen.object), *severity, reason, message);
+                    self.record(seen, *severity, reason, message);
                 }
                 status::Told::Once => {
                     if self.tell_once(key, seen, *severity, reason, message)
@@ -204,29 +214,6 @@ where
         self.shared.bindings.wrote(DeserializeGuard(Ok(saved.clone())));
         self.memory().entry(key.clone()).or_default().saved = Some(self.shared.clock.instant());
         Ok(Some(saved))
-    }
-
-    /// Stores a body once for all clusters.
-    async fn publish(&self, key: &Key, body: Body, removed: u64) -> Result<(), Error> {
-        let known = Some((body.name.clone(), removed));
-        let now = self.shared.clock.instant();
-        let is_fresh = |it: Instant| now.saturating_duration_since(it) < LOOK_AGAIN;
-        let is_stored =
-            |it: &Memory| it.body == known && (!body.is_missing || it.stored.is_some_and(is_fresh));
-        if self.memory().get(key).is_some_and(is_stored) {
-            return Ok(());
-        }
-        let api: Api<FleetRevision> = Api::namespaced(self.shared.client.clone(), keys::CONTENT_NAMESPACE);
-        let revision = FleetRevision::new(&body.name, body.spec);
-        match call("store a body", api.create(&PostParams::default(), &revision)).await {
-            // The name stands for the body: what is there is the same. Any other conflict says nothing of that kind.
-            Err(error) if error.is_name_taken() => {}
-            other => drop(other?),
-        }
-        let mut memory = self.memory();
-        let of = memory.entry(key.clone()).or_default();
-        (of.body, of.stored) = (known, Some(now));
-        Ok(())
     }
 
     /// Writes Assignments: those that let a cluster do more only after all others are stored (BUD-3).
@@ -344,7 +331,7 @@ where
     }
 
     /// The term to write these under.
-    async fn term(&self, seen: &Seen<K>, writes: &[Write]) -> Result<u64, Error> {
+    pub(super) async fn term(&self, seen: &Seen<K>, writes: &[Write]) -> Result<u64, Error> {
         // What clusters have applied counts as well: a hub that was restored from an older copy has forgotten terms.
         let term = |it: &Assignment| {
             let said = it.status.as_ref().map_or(0, |it| it.applied_term);

@@ -1,18 +1,20 @@
 //! An object that is being deleted or withdrawn: every cluster is told what becomes of its part (DEL-1 to DEL-3, DEL-5). Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{
     FederatedObject,
     assignment::{Assignment, AssignmentSpec, Intent},
-    binding::FleetBindingSpec,
+    binding::{FleetBindingSpec, LedgerRow},
     keys,
     policy::DeletionPolicy,
 };
 use serde_json::Value;
 
 use super::{
-    plan::{self, Observed, Write, is_over},
+    plan::{self, Cluster, Observed, Write, is_over},
     term,
 };
 
@@ -29,6 +31,8 @@ pub struct Ending {
     pub waiting: Vec<String>,
     /// Those of them that are not heard.
     pub silent: Vec<String>,
+    /// Those of them to whom nothing can be written.
+    pub unwritable: Vec<String>,
 }
 
 impl Ending {
@@ -62,41 +66,79 @@ impl SweptBy {
 }
 
 /// Whether an object that is being deleted is only swept along. One that was deleted before its kind or its namespace was
-/// meant to go, and so was one whose end has begun.
+/// meant to go, and so was one of which every cluster was told already.
 pub fn swept_by(
     observed: &Observed<'_>,
     kind: Option<&ObjectMeta>,
     namespace: Option<&ObjectMeta>,
 ) -> Option<SweptBy> {
-    let mut shares: Vec<_> = observed.clusters.iter().filter_map(|it| it.assignment.as_ref()).collect();
     // Whoever was only asked has nothing to lose.
-    shares.retain(|it| it.spec.intent != Intent::Ask);
-    if shares.is_empty() || shares.iter().any(|it| it.spec.intent != Intent::Apply) {
+    let told = observed.clusters.iter().filter_map(|it| it.assignment.as_ref()).map(|it| it.spec.intent);
+    let told: Vec<Intent> = told.filter(|it| *it != Intent::Ask).collect();
+    // Assignments that went along as well say nothing, and the ledger still knows who was given something.
+    let untold = observed.clusters.iter().filter(|it| is_untold(observed, it)).count();
+    if untold == 0 && !told.contains(&Intent::Apply) {
         return None;
     }
     let since = |it: &ObjectMeta| it.deletion_timestamp.as_ref().map(|it| it.0);
     let own = observed.object.pointer("/metadata/deletionTimestamp").and_then(Value::as_str);
     let own: Option<Timestamp> = own.and_then(|it| it.parse().ok());
     let is_before = |it: Timestamp| own.is_some_and(|own| own < it);
-    if kind.and_then(since).is_some_and(|it| !is_before(it)) {
+    // A kind that is not there, or came after the deletion, was deleted as well: only what it held has outlived that.
+    let came = kind.and_then(|it| it.creation_timestamp.as_ref()).map(|it| it.0);
+    let is_another = kind.is_none() || came.zip(own).is_some_and(|(came, own)| own < came);
+    if is_another || kind.and_then(since).is_some_and(|it| !is_before(it)) {
         return Some(SweptBy::Kind);
     }
     let namespace = namespace?;
     let annotation = namespace.annotations.as_ref().and_then(|it| it.get(keys::CONFIRM_DELETE));
     let is_confirmed = annotation.is_some() && annotation == namespace.name.as_ref();
     let is_swept = since(namespace).is_some_and(|it| !is_before(it));
-    (is_swept && !is_confirmed && shares.len() > 1).then_some(SweptBy::Namespace)
+    (is_swept && !is_confirmed && told.len() + untold > 1).then_some(SweptBy::Namespace)
+}
+
+/// Whether a cluster was given a share, and its Assignment is not there: somebody has deleted it, or a crash kept it from being
+/// written. The row of one that has obeyed is gone before its Assignment is. A cluster that is no member any more reads nothing.
+fn is_untold(observed: &Observed<'_>, cluster: &Cluster) -> bool {
+    let row = observed.binding.and_then(|it| it.spec.ledger.clusters.get(&cluster.facts.name));
+    cluster.is_member && cluster.assignment.is_none() && row.is_some_and(|it| it.share.seq > 0)
+}
+
+/// Clusters that have to be told, and have no Assignment to change.
+pub fn untold(observed: &Observed<'_>) -> Vec<String> {
+    let clusters = observed.clusters.iter().filter(|it| is_untold(observed, it));
+    clusters.map(|it| it.facts.name.clone()).collect()
+}
+
+/// Those of them to whom nothing can be written now: the kind of Assignments, or their own namespace, is gone or going. That
+/// is nobody's wish about what they run, so they are waited for until it is back (PROTO-7).
+pub fn unwritable(
+    untold: Vec<String>,
+    kind: Option<&ObjectMeta>,
+    namespaces: &BTreeMap<String, ObjectMeta>,
+) -> BTreeSet<String> {
+    let stands = |it: Option<&ObjectMeta>| it.is_some_and(|it| it.deletion_timestamp.is_none());
+    untold.into_iter().filter(|it| !stands(kind) || !stands(namespaces.get(it))).collect()
 }
 
 /// Plans the end of an object. Clusters that do not report are told as well: they carry it out when they are back (DEL-2).
-pub fn end(observed: &Observed<'_>) -> Ending {
+pub fn end(observed: &Observed<'_>, unwritable: &BTreeSet<String>) -> Ending {
     let mut ending = Ending::default();
     let mut saved = observed.saved();
     for cluster in observed.clusters {
         let name = &cluster.facts.name;
         let Some(assignment) = &cluster.assignment else {
-            // A share that a crash kept from being written never was.
-            saved.clusters.remove(name);
+            match saved.clusters.get_mut(name).filter(|_| is_untold(observed, cluster)) {
+                Some(_) if unwritable.contains(name) && !is_force_detached(observed.object) => {
+                    ending.waiting.push(name.clone());
+                    ending.silent.extend((!plan::is_heard(cluster.planning)).then(|| name.clone()));
+                    ending.unwritable.push(name.clone());
+                }
+                Some(_) if unwritable.contains(name) => drop(saved.clusters.remove(name)),
+                // It runs on as it is (PROTO-7), or never began; either way it is told, and says when nothing is left.
+                Some(row) => ending.writes.push(told_anew(observed, name, row)),
+                None => drop(saved.clusters.remove(name)),
+            }
             continue;
         };
         // A question may go at once, unless it is asked where a plan was forgotten that is still carried out.
@@ -140,8 +182,9 @@ pub fn end(observed: &Observed<'_>) -> Ending {
         ending.writes.push(Write { cluster: name.clone(), spec, grows: false });
     }
     // Without a binding nothing is saved: in a namespace that is going none can be made, and Assignments tell the rest.
+    // The row of a cluster that has obeyed goes before its Assignment: one without an Assignment was not told.
     if let Some(known) = observed.binding.map(|it| &it.spec).filter(|it| it.ledger != saved)
-        && !ending.writes.is_empty()
+        && !(ending.writes.is_empty() && ending.removals.is_empty())
     {
         ending.save = Some(FleetBindingSpec {
             object: observed.reference.clone(),
@@ -177,20 +220,42 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 
-/// By the policy that holds now; without one, by what was last said to the cluster.
+/// What a cluster is told by its Assignment.
 fn intent(observed: &Observed<'_>, assignment: &Assignment) -> Intent {
     // What is under way is not turned round.
     if !matches!(assignment.spec.intent, Intent::Apply | Intent::Ask) {
         return assignment.spec.intent;
     }
+    wanted(observed, assignment.spec.deletion)
+}
+
+/// By the policy that holds now; without one, by what was last `said`.
+fn wanted(observed: &Observed<'_>, said: DeletionPolicy) -> Intent {
     // Copies of a job that is over are not left behind when its time to live is over (IPJ-2), nor are those of downloads that
     // nobody but the hub asked for (REL-11).
     if plan::is_outlived(observed) || plan::ahead::is_download(observed.object) {
         return Intent::Delete;
     }
-    let policy = observed.policy.map(|it| it.placement.deletion);
-    match policy.unwrap_or(assignment.spec.deletion) {
+    match observed.policy.map_or(said, |it| it.placement.deletion) {
         DeletionPolicy::Delete => Intent::Delete,
         DeletionPolicy::Orphan => Intent::Orphan,
     }
+}
+
+/// The last word to a cluster whose Assignment is not there. What that said is not known, so the word has a number of its own.
+fn told_anew(observed: &Observed<'_>, cluster: &str, row: &mut LedgerRow) -> Write {
+    // All clusters are told the same. If nobody knows any more what that was, nothing is deleted.
+    let others = observed.clusters.iter().find_map(|it| it.assignment.as_ref());
+    let said = others.map_or(DeletionPolicy::Orphan, |it| it.spec.deletion);
+    row.share.seq += 1;
+    row.acknowledged = false;
+    let spec = AssignmentSpec {
+        object: observed.reference.clone(),
+        seq: row.share.seq,
+        epoch: row.share.epoch,
+        intent: wanted(observed, said),
+        deletion: observed.policy.map_or(said, |it| it.placement.deletion),
+        ..AssignmentSpec::default()
+    };
+    Write { cluster: cluster.to_owned(), spec, grows: false }
 }

@@ -1,10 +1,12 @@
 //! Carrying out the end of an object, or taking it back from members: what is told to clusters, and at last our finalizer.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::{
     api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kruise_core::{
-    api::fleet::keys,
+    api::fleet::{assignment::Assignment, keys},
     runtime::{
         cache::Cached,
         client::call,
@@ -15,7 +17,7 @@ use kruise_core::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Preconditions},
+    api::{DeleteParams, ObjectMeta, Preconditions},
 };
 use serde_json::Value;
 
@@ -28,6 +30,7 @@ use super::{
     raw::Raw,
     status::{self, Because, Trouble},
 };
+use crate::names;
 
 impl<K> Dispatcher<K>
 where
@@ -53,22 +56,40 @@ where
 
     /// Asks the API server itself: what a cache knows may be older than the deletion that it took part in.
     async fn swept_by(&self, seen: &Seen<K>, observed: &Observed<'_>) -> Result<Option<SweptBy>, Error> {
-        let client = || self.shared.client.clone();
-        let kinds: Api<CustomResourceDefinition> = Api::all(client());
-        let name = format!("{}.{}", K::plural(&()), K::group(&()));
-        let kind = call("look for the kind of an object", kinds.get_metadata_opt(&name)).await?;
+        let kind = self.kind::<K>().await?;
         let namespace = match &seen.reference.namespace {
-            Some(name) => {
-                let namespaces: Api<Namespace> = Api::all(client());
-                call("look for the namespace of an object", namespaces.get_metadata_opt(name)).await?
-            }
+            Some(name) => self.namespace(name).await?,
             None => None,
         };
-        Ok(end::swept_by(
-            observed,
-            kind.as_ref().map(|it| &it.metadata),
-            namespace.as_ref().map(|it| &it.metadata),
-        ))
+        Ok(end::swept_by(observed, kind.as_ref(), namespace.as_ref()))
+    }
+
+    /// Clusters that have to be told and cannot be, by what the API server says.
+    async fn unwritable(&self, observed: &Observed<'_>) -> Result<BTreeSet<String>, Error> {
+        let untold = end::untold(observed);
+        if untold.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let kind = self.kind::<Assignment>().await?;
+        let mut namespaces = BTreeMap::new();
+        for cluster in &untold {
+            let found = self.namespace(&names::cluster_namespace(cluster)).await?;
+            namespaces.extend(found.map(|it| (cluster.clone(), it)));
+        }
+        Ok(end::unwritable(untold, kind.as_ref(), &namespaces))
+    }
+
+    async fn kind<T: Resource<DynamicType = ()>>(&self) -> Result<Option<ObjectMeta>, Error> {
+        let kinds: Api<CustomResourceDefinition> = Api::all(self.shared.client.clone());
+        let name = format!("{}.{}", T::plural(&()), T::group(&()));
+        let kind = call("look for a kind", kinds.get_metadata_opt(&name)).await?;
+        Ok(kind.map(|it| it.metadata))
+    }
+
+    async fn namespace(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        let namespaces: Api<Namespace> = Api::all(self.shared.client.clone());
+        let namespace = call("look for a namespace", namespaces.get_metadata_opt(name)).await?;
+        Ok(namespace.map(|it| it.metadata))
     }
 
     /// Deletes an object that has outlived its time; what is in clusters goes as with any other deletion.
@@ -97,7 +118,7 @@ where
 
     /// Carries out the end of an object, and lets it go when nothing of it is left.
     async fn end(&self, key: &Key, seen: &Seen<K>, observed: &Observed<'_>) -> Result<Next, Error> {
-        let ending = end::end(observed);
+        let ending = end::end(observed, &self.unwritable(observed).await?);
         if observed.binding.is_some_and(|it| it.spec.ledger.pre_download.is_some()) {
             self.end_downloads(seen, None).await?;
         }
@@ -114,7 +135,7 @@ where
         seen: &Seen<K>,
         observed: &Observed<'_>,
     ) -> Result<Next, Error> {
-        let ending = end::end(observed);
+        let ending = end::end(observed, &self.unwritable(observed).await?);
         if observed.binding.is_some_and(|it| it.spec.ledger.pre_download.is_some()) {
             self.end_downloads(seen, None).await?;
         }
@@ -148,14 +169,14 @@ where
         ending: Ending,
         because: Because,
     ) -> Result<Next, Error> {
-        let Ending { save, writes, removals, waiting, silent } = ending;
+        let Ending { save, writes, removals, waiting, silent, unwritable } = ending;
         let saved = self.save(key, seen, save, &writes).await?;
         let told: Vec<String> = writes.iter().map(|it| it.cluster.clone()).collect();
         self.write(seen, writes).await?;
         for cluster in removals {
             self.remove(seen, &cluster).await?;
         }
-        let trouble = Trouble::Ending { because, waiting: [waiting, told].concat(), silent };
+        let trouble = Trouble::Ending { because, waiting: [waiting, told].concat(), silent, unwritable };
         if let Some(message) = trouble.awaited(observed.reference) {
             self.tell_once(key, seen, Severity::Normal, because.event(), &message);
         }

@@ -4,8 +4,8 @@
 //! `observe` reads the caches, [`plan`] decides with the arithmetic of `scheduling`, `apply` saves the ledger and writes
 //! Assignments in that order, [`status`] is what people see of it. [`end`] is the round of an object that is being deleted,
 //! [`tombstones`] are what may outlive it, [`pods`] finds the clusters of pods to delete, [`lists`] makes jobs from lists of images,
-//! [`secrets`] reads the Secrets that jobs name, `ahead` has images downloaded before an update, `sweep` removes bodies that nobody
-//! names any more, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
+//! [`secrets`] reads the Secrets that jobs name, `bodies` stores what clusters are to run, `sweep` removes bodies that nobody names any
+//! more, `ahead` has images downloaded before an update, `tell` writes events, [`raw`] is an object as it was written, and [`term`] numbers leaderships.
 
 pub mod end;
 pub mod lists;
@@ -20,8 +20,10 @@ pub mod tombstones;
 
 mod ahead;
 mod apply;
+mod bodies;
 mod leave;
 mod observe;
+mod tell;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -38,6 +40,7 @@ use kruise_core::{
             binding::FleetBinding,
             keys,
             policy::{ClusterPlacementPolicy, PlacementPolicy},
+            revision::FleetRevisionSpec,
         },
     },
     runtime::{
@@ -46,7 +49,7 @@ use kruise_core::{
         client::Error as CallError,
         clock::Clock,
         controller::{self, Controller, Next, Reconcile, ReconcileError, Triggers},
-        events::{Recorder, Severity, about},
+        events::{Recorder, Severity},
         key::Key,
     },
 };
@@ -58,7 +61,8 @@ use tracing::debug;
 use crate::{measures::Measures, members::roster::Roster, names::RevisionKey};
 use lists::Lists;
 use raw::Raw;
-use status::{Note, figures::Figures};
+use status::figures::Figures;
+use tell::Rarely;
 use term::Term;
 
 /// How many objects are planned at once.
@@ -69,9 +73,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const ROUND_REST: Duration = Duration::from_millis(50);
 /// How long the status of an object rests after it was written (ST-7).
 const STATUS_REST: Duration = Duration::from_secs(1);
-
-/// How often people are told of what happens again and again (DR-1).
-const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// A stored object that may not be readable.
 pub type Guarded<K> = DeserializeGuard<K>;
@@ -123,9 +124,13 @@ pub fn needs() -> Vec<Right> {
         access::cluster(GROUP, "fleetbindings", KEEP),
         access::cluster(GROUP, "fleetbindings/status", &["patch"]),
         access::cluster(GROUP, "assignments", KEEP),
-        // Whether an object goes because its kind does (PROTO-7). Namespaces may be read anyway.
-        access::cluster("apiextensions.k8s.io", "customresourcedefinitions", &["get"])
-            .named(["clonesets.apps.kruise.io", "imagepulljobs.apps.kruise.io"]),
+        // Whether an object goes because its kind does, and whether Assignments are gone because theirs is (PROTO-7). Namespaces
+        // may be read anyway.
+        access::cluster("apiextensions.k8s.io", "customresourcedefinitions", &["get"]).named([
+            "assignments.fleet.kruise.io",
+            "clonesets.apps.kruise.io",
+            "imagepulljobs.apps.kruise.io",
+        ]),
         access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["create", "get"]),
         // Those that nobody names any more.
         access::in_namespace(keys::CONTENT_NAMESPACE, GROUP, "fleetrevisions", &["list", "delete"]),
@@ -160,6 +165,10 @@ struct Memory {
     body: Option<(String, u64)>,
     /// When that was last seen to.
     stored: Option<Instant>,
+    /// A copy of the body that pods come from while a release is under way, with its name.
+    stable: Option<(String, FleetRevisionSpec)>,
+    /// When that one was last seen to.
+    looked: Option<Instant>,
     /// What clusters are asked, and since when; nothing before it was first looked at.
     asked: Option<BTreeMap<String, Question>>,
     /// When downloads ahead of an update could not be begun or ended.
@@ -168,35 +177,6 @@ struct Memory {
     secrets: Option<secrets::Kept>,
     /// Shares that were written and not acknowledged yet, by cluster: their number, and when.
     sent: BTreeMap<String, (u64, Instant)>,
-}
-
-/// What is told of something that happens again and again.
-#[derive(Debug, Clone, Default)]
-struct Rarely {
-    /// What was told last, and when.
-    told: Option<(Instant, String)>,
-    /// What waits to be told.
-    waiting: Option<Note>,
-}
-
-impl Rarely {
-    /// What to tell now, or how long what there is has to wait. The newest word stands for those before it.
-    fn take(&mut self, new: Option<&Note>, now: Instant) -> (Option<Note>, Option<Duration>) {
-        let is_told = |it: &&Note| self.told.as_ref().is_some_and(|told| told.1 == it.message);
-        if let Some(new) = new.filter(|it| !is_told(it)) {
-            self.waiting = Some(new.clone());
-        }
-        let since = self.told.as_ref().map_or(TELL_EVERY, |it| now.saturating_duration_since(it.0));
-        let rest = TELL_EVERY.saturating_sub(since);
-        if !rest.is_zero() {
-            return (None, self.waiting.as_ref().map(|_| rest));
-        }
-        let due = self.waiting.take();
-        if let Some(note) = &due {
-            self.told = Some((now, note.message.clone()));
-        }
-        (due, None)
-    }
 }
 
 /// A question that is stored for a cluster.
@@ -309,6 +289,15 @@ where
     let wake = wake_all.clone();
     shared.cluster_policies.on_change(move |_| wake());
     if K::kind(&()) == lists::MADE {
+        // Downloads follow the policy of their CloneSet, which its binding names.
+        let (wake, all) = (triggers.clone(), objects.clone());
+        shared.bindings.on_change(move |change| {
+            let before = change.before.as_ref().and_then(|it| it.0.as_ref().ok());
+            let after = change.after.as_ref().and_then(|it| it.0.as_ref().ok());
+            let Some(uid) = ahead::placed_otherwise(before, after) else { return };
+            let is_its = |it: &Raw<K>| it.labels().get(keys::DOWNLOADS_FOR) == Some(&uid);
+            all.all().iter().filter(|it| is_its(it)).for_each(|it| wake.now(Key::of(&**it)));
+        });
         let wake = wake_all.clone();
         shared.lists.cache().on_change(move |change| {
             if lists::is_seen_otherwise(change) {
@@ -399,41 +388,6 @@ where
         format!("{} {key}", K::kind(&()))
     }
 
-    /// Tells people, unless it is what they were told last. Says whether it was news.
-    fn tell_once(
-        &self,
-        key: &Key,
-        seen: &observe::Seen<K>,
-        severity: Severity,
-        reason: &'static str,
-        message: &str,
-    ) -> bool {
-        let told = format!("{reason}: {message}");
-        let mut memory = self.memory();
-        let known = &mut memory.entry(key.clone()).or_default().told;
-        if known.contains(&told) {
-            return false;
-        }
-        // The last few: what was told an hour ago may be told again.
-        known.push(told);
-        if known.len() > 16 {
-            known.remove(0);
-        }
-        drop(memory);
-        self.shared.events.record(about(&*seen.object), severity, reason, message);
-        true
-    }
-
-    /// Tells people of what happens again and again, at most once a minute. Says how long that has to wait, if it has to.
-    fn tell_rarely(&self, key: &Key, seen: &observe::Seen<K>, new: Option<&Note>) -> Option<Duration> {
-        let now = self.shared.clock.instant();
-        let (due, later) = self.memory().entry(key.clone()).or_default().rarely.take(new, now);
-        if let Some(Note { severity, reason, message, .. }) = due {
-            self.shared.events.record(about(&*seen.object), severity, reason, message);
-        }
-        later
-    }
-
     fn memory(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
         // Nothing panics under this lock.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -449,32 +403,5 @@ impl<K> std::fmt::Debug for Dispatcher<K> {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dr_1_what_happens_again_and_again_is_told_once_a_minute_and_nothing_is_lost() {
-        let start = Clock::system().instant();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let note = |message: &str| Note {
-            told: status::Told::Rarely,
-            severity: Severity::Normal,
-            reason: keys::events::DRIFT_CORRECTED,
-            message: message.to_owned(),
-        };
-        let mut rarely = Rarely::default();
-        let (one, two, three) = (note("1"), note("2"), note("3"));
-        assert_eq!(rarely.take(None, at(0)), (None, None));
-        assert_eq!(rarely.take(Some(&one), at(0)), (Some(one.clone()), None));
-        // Found again before it is stored.
-        assert_eq!(rarely.take(Some(&one), at(1)), (None, None));
-        assert_eq!(rarely.take(Some(&two), at(10)), (None, Some(Duration::from_secs(50))));
-        assert_eq!(rarely.take(Some(&three), at(20)), (None, Some(Duration::from_secs(40))));
-        assert_eq!(rarely.take(None, at(60)), (Some(three), None));
-        assert_eq!(rarely.take(None, at(120)), (None, None));
     }
 }

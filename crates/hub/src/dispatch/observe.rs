@@ -121,7 +121,7 @@ where
         })
     }
 
-    fn binding(
+    pub(super) fn binding(
         &self,
         reference: &FederatedObject,
     ) -> Result<Option<Arc<super::Guarded<FleetBinding>>>, Error> {

@@ -22,6 +22,7 @@ use kruise_core::api::fleet::{
     FederatedObject,
     assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, ShareState},
     binding::{ClusterRow, FleetBinding, FleetBindingSpec, Ledger as Saved, PolicyRef},
+    keys::reasons,
     member_cluster::ClusterState,
     policy::{Placement, ReplicasMode, RolloutOrder},
     revision::FleetRevisionSpec,
@@ -229,6 +230,17 @@ pub struct Body {
     pub is_missing: bool,
 }
 
+/// The body that pods come from while a release is under way. The object does not say it any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stable {
+    /// The name of the FleetRevision.
+    pub name: String,
+    /// The hash of the revision.
+    pub hash: String,
+    /// Clusters that say it is not to be had.
+    pub lacking: Vec<String>,
+}
+
 /// What one round comes to, in the order in which it is carried out.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Round {
@@ -236,6 +248,8 @@ pub struct Round {
     pub save: Option<FleetBindingSpec>,
     /// The body to store, if an Assignment names it.
     pub body: Option<Body>,
+    /// The body that has to be there as well, while a release is under way.
+    pub stable: Option<Stable>,
     /// Assignments to write.
     pub writes: Vec<Write>,
     /// Clusters whose Assignment has done its duty.
@@ -279,6 +293,7 @@ fn held(observed: &Observed<'_>, trouble: Trouble) -> Round {
     let mut saved = observed.known();
     // Those that leave without being drained need no policy for it.
     farewell::say(observed, &mut saved);
+    keep_numbers(observed, &mut saved);
     let spec = FleetBindingSpec {
         object: observed.reference.clone(),
         policy: observed.policy.map(|it| it.reference.clone()),
@@ -292,6 +307,13 @@ fn held(observed: &Observed<'_>, trouble: Trouble) -> Round {
     }
 }
 
+/// Keeps the highest number of those whose row goes: whatever they are given next has a higher one (PROTO-3).
+fn keep_numbers(observed: &Observed<'_>, after: &mut Saved) {
+    let known = observed.known();
+    let left = known.clusters.iter().filter(|it| !after.clusters.contains_key(it.0));
+    after.last_seq = left.map(|it| it.1.share.seq).chain([after.last_seq]).max().unwrap_or_default();
+}
+
 fn pods(
     observed: &Observed<'_>,
     winner: &Winner,
@@ -300,14 +322,14 @@ fn pods(
     numbers: &PodNumbers,
 ) -> Round {
     let basis = Basis::new(observed, winner, kind);
-    let routing = route(observed, &basis.saved, numbers);
+    let routing = route(observed, &basis, numbers);
     let room = basis.room(observed, winner, names, numbers.replicas);
     let numbers = &held_back(numbers, &routing, &room, &basis.saved, winner.placement.replicas.mode);
     let prepared = match basis.prepare(observed, winner, names, numbers, &routing, &room) {
         Ok(prepared) => prepared,
         Err(trouble) => return held(observed, trouble),
     };
-    let Basis { saved, target, body, patches, secrets } = &basis;
+    let Basis { saved, target, body, changes, secrets } = &basis;
     let (before, unheard) = told(observed, saved, &prepared.names(), *target);
     let planned = match arithmetic::plan(&prepared.world(), &before) {
         Ok(planned) => planned,
@@ -324,7 +346,7 @@ fn pods(
         planned,
         routing: &routing,
         room: &room,
-        patches,
+        changes,
         secrets,
         pulls: None,
     };
@@ -385,18 +407,29 @@ pub(super) fn told(
     (ledger, unheard)
 }
 
-fn route<'a>(observed: &Observed<'a>, saved: &Saved, numbers: &PodNumbers) -> Routing {
-    let holds = |it: &&Cluster| saved.clusters.get(&it.facts.name).is_some_and(|it| it.share.seq > 0);
+fn route<'a>(observed: &Observed<'a>, basis: &Basis, numbers: &PodNumbers) -> Routing {
+    let seq = |it: &Cluster| basis.saved.clusters.get(&it.facts.name).map_or(0, |it| it.share.seq);
     // One that cannot carry out its plan answers nothing until that is mended.
-    let is_stuck =
-        |it: &AssignmentStatus| matches!(it.state, Some(ShareState::Failed | ShareState::Conflict));
-    let candidate = |it: &'a Cluster| pods::Candidate {
+    let is_stuck = |it: &AssignmentStatus| {
+        matches!(it.state, Some(ShareState::Failed | ShareState::Conflict))
+            || it.conditions.iter().any(|it| it.reason == reasons::BODY_MISSING)
+    };
+    // Nor does one that is not asked: nothing is written for it now, or it is told to go.
+    let is_asked = |place: usize, it: &Cluster| {
+        basis.changes[place].is_ok()
+            && !it.is_ahead_of(seq(it))
+            && it.word != caution::Word::Doubted
+            && it.leaves_at_once().is_none()
+            && it.stored().is_none_or(|it| it.intent == Intent::Apply)
+    };
+    let candidate = |(place, it): (usize, &'a Cluster)| pods::Candidate {
         cluster: &it.facts.name,
         answer: it.status().and_then(|it| it.pods.as_ref()),
-        is_heard: shares::is_heard(it.planning) && !it.status().is_some_and(is_stuck),
+        is_heard: shares::is_heard(it.planning) && is_asked(place, it) && !it.status().is_some_and(is_stuck),
     };
-    let candidates: Vec<_> = observed.clusters.iter().filter(holds).map(candidate).collect();
-    pods::route(&numbers.pods_to_delete, &candidates, &saved.ambiguous_pods)
+    let holders = observed.clusters.iter().enumerate().filter(|it| seq(it.1) > 0);
+    let candidates: Vec<_> = holders.map(candidate).collect();
+    pods::route(&numbers.pods_to_delete, &candidates, &basis.saved.ambiguous_pods)
 }
 
 /// A scale-down that names pods waits until it is known whose they are: it begins with them, and other pods would go in

@@ -34,6 +34,7 @@ use crate::{
 };
 pub(super) use account::Account;
 pub(super) use held::troubled;
+pub(super) use notes::is_told_twice;
 use notes::notes;
 pub use notes::{Note, Told};
 use rows::rows;

@@ -2,7 +2,8 @@
 //!
 //! Everything is made by the hub after approval; the joining cluster can create none of it. All of it is bound to one
 //! user name, which the agent's certificate carries. That name has a part of the pinned key's hash: when a name is given
-//! to another cluster, certificates of the one that had it before open nothing.
+//! to another cluster, certificates of the one that had it before open nothing. Where agents have tokens, it is bound to their
+//! ServiceAccount as well: an agent changes from one credential to the other without losing its rights in between.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use kruise_core::api::fleet::{
 };
 use serde_json::{Value, json};
 
-use super::key;
+use super::{account, key};
 use crate::{
     admission::joining::BOOTSTRAP_USER,
     names::{cluster_namespace, fitted},
 };
 
-/// How long a client certificate is valid (JOIN-4).
+/// How long a client certificate is valid, and a token is asked for (JOIN-4).
 pub const CREDENTIAL_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// The part of its life after which a credential is renewed, in percent.
 const RENEW_AT_PERCENT: u32 = 60;
@@ -51,11 +52,38 @@ pub const LEASE: &str = "agent";
 /// What is made for a cluster that was approved and the user of its agent, in the order in which it is made. The
 /// MemberCluster comes after all of it, so that a member that is there has everything it needs.
 pub fn granted(cluster: &str, user: &str) -> Vec<Value> {
+    granted_with(cluster, user, None)
+}
+
+/// The same with a ServiceAccount for the key with this fingerprint.
+pub fn granted_with(cluster: &str, user: &str, key: Option<&str>) -> Vec<Value> {
+    let mut objects = granted_to(cluster, &subjects(cluster, user, key));
+    // Right after the namespace.
+    objects.splice(1..1, key.map(|it| account::object(cluster, it)));
+    objects
+}
+
+/// Whom that is for: the names of users, in their order.
+pub fn holders(cluster: &str, user: &str, key: Option<&str>) -> Vec<String> {
+    let account = key.map(|_| account::user(cluster));
+    [user.to_owned()].into_iter().chain(account).collect()
+}
+
+fn subjects(cluster: &str, user: &str, key: Option<&str>) -> Value {
+    let mut subjects = vec![json!({ "apiGroup": RBAC, "kind": "User", "name": user })];
+    if key.is_some() {
+        let namespace = cluster_namespace(cluster);
+        subjects.push(json!({ "kind": "ServiceAccount", "name": account::ACCOUNT, "namespace": namespace }));
+    }
+    json!(subjects)
+}
+
+fn granted_to(cluster: &str, subjects: &Value) -> Vec<Value> {
     let namespace = cluster_namespace(cluster);
     let labels = json!({ CLUSTER: fitted(cluster) });
     let of_agent = role_name(cluster);
     let annotations = json!({ CLUSTER: cluster });
-    let binding = |kind, metadata, of: &str| binding(kind, metadata, (of, &of_agent), user);
+    let binding = |kind, metadata, of: &str| binding(kind, metadata, (of, &of_agent), subjects);
     let global = || json!({ "name": of_agent, "labels": labels, "annotations": annotations });
     let within = |namespace: &str| {
         let mut metadata = global();
@@ -108,7 +136,7 @@ pub fn reader(request: &str, request_uid: &str, token: &str) -> [Value; 2] {
             "ClusterRoleBinding",
             metadata(),
             ("ClusterRole", &name),
-            &format!("{BOOTSTRAP_USER}{token}"),
+            &json!([{ "apiGroup": RBAC, "kind": "User", "name": format!("{BOOTSTRAP_USER}{token}") }]),
         ),
     ]
 }
@@ -130,11 +158,11 @@ fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({ "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
 }
 
-fn binding(kind: &str, metadata: Value, (role_kind, role): (&str, &str), user: &str) -> Value {
+fn binding(kind: &str, metadata: Value, (role_kind, role): (&str, &str), subjects: &Value) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata,
         "roleRef": { "apiGroup": RBAC, "kind": role_kind, "name": role },
-        "subjects": [{ "apiGroup": RBAC, "kind": "User", "name": user }],
+        "subjects": subjects,
     })
 }
 
@@ -202,8 +230,16 @@ mod tests {
 
     #[test]
     fn rbac_exact() {
+        // Whether it has a token or a certificate, an agent may do the same.
+        let (user, key) = (user("eu-1", KEY), key::fingerprint(&key::read(KEY).unwrap()));
+        for objects in [granted("eu-1", &user), granted_with("eu-1", &user, Some(&key))] {
+            are_exact(&objects);
+        }
+    }
+
+    fn are_exact(objects: &[Value]) {
         let mut rights = Vec::new();
-        for object in granted("eu-1", &user("eu-1", KEY)) {
+        for object in objects {
             let place = object["metadata"]["namespace"].as_str().unwrap_or("*").to_owned();
             for rule in object["rules"].as_array().into_iter().flatten() {
                 let names = rule["resourceNames"][0].as_str().unwrap_or("any");
@@ -258,6 +294,20 @@ mod tests {
             .into_iter()
             .filter(|it| it["kind"].as_str().unwrap().ends_with("Binding"));
         assert!(bindings.into_iter().all(|it| it["subjects"] == subjects));
+    }
+
+    #[test]
+    fn join_4_the_account_comes_right_after_the_namespace_and_every_binding_is_for_both() {
+        let with = granted_with("eu-1", &user("eu-1", KEY), Some("0123"));
+        let without = granted("eu-1", &user("eu-1", KEY));
+        assert_eq!((with.len(), &with[1]["kind"]), (without.len() + 1, &json!("ServiceAccount")));
+        assert_eq!(with[1]["metadata"]["annotations"]["fleet.kruise.io/agent-key"], "0123");
+        let subjects = json!([
+            { "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user("eu-1", KEY) },
+            { "kind": "ServiceAccount", "name": "fleet-agent", "namespace": "fleet-eu-1" },
+        ]);
+        let bindings: Vec<_> = with.iter().filter(|it| !it["subjects"].is_null()).collect();
+        assert!(bindings.len() == 3 && bindings.iter().all(|it| it["subjects"] == subjects), "{bindings:?}");
     }
 
     #[test]

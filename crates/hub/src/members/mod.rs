@@ -1,10 +1,11 @@
 //! Which clusters are in the fleet, and what can each be used for now?
 //!
 //! [`tokens`] are what a stranger shows, [`key`] is what a cluster is known by, [`joining`] decides who may become a member
-//! and [`access`] what that one may do on the hub; [`answer`] carries that out. [`heartbeat`] judges one cluster by its Lease, [`guard`] doubts the hub itself when many vanish at once, and [`loss`] says for one object
+//! and [`access`] what that one may do on the hub, [`account`] as whom if not by a certificate; [`answer`] carries that out. [`heartbeat`] judges one cluster by its Lease, [`guard`] doubts the hub itself when many vanish at once, and [`loss`] says for one object
 //! whether a silent cluster is given up. [`roster`] keeps all of that up to date. [`departure`] sees clusters off that leave the fleet.
 
 pub mod access;
+pub mod account;
 pub mod answer;
 pub mod departure;
 pub mod guard;

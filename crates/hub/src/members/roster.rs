@@ -38,7 +38,7 @@ use kube::{
     api::{Patch, PatchParams},
     core::DeserializeGuard,
 };
-use scheduling::{names::ClusterName, split::State as Planning};
+use scheduling::split::State as Planning;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,7 @@ use crate::{
     placement::select::ClusterFacts,
 };
 use conditions::conditions;
-use look::{News, begun, flags, observe, order};
+use look::{News, begun, contacts, flags, observe, order};
 pub use word::Word;
 
 /// How often Leases are looked at.
@@ -109,9 +109,23 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    beats: BTreeMap<String, Heartbeat>,
+    watched: BTreeMap<String, Watched>,
     guard: Option<Guard>,
     is_suspect: bool,
+}
+
+/// A cluster that is looked at.
+struct Watched {
+    /// Of its MemberCluster: one that has left and joins again under its name has said nothing yet.
+    uid: Option<String>,
+    beat: Heartbeat,
+}
+
+impl State {
+    fn beat(&self, member: &MemberCluster) -> Option<&Heartbeat> {
+        let watched = self.watched.get(&member.name_any())?;
+        (watched.uid == member.uid()).then_some(&watched.beat)
+    }
 }
 
 impl Roster {
@@ -170,7 +184,7 @@ impl Roster {
         let mut standings: Vec<Standing> = Vec::new();
         for member in self.readable() {
             let Ok(member) = &member.0 else { continue };
-            let beat = state.beats.get(&member.name_any()).cloned();
+            let beat = state.beat(member).cloned();
             // Nobody has looked at it yet: it is what it was, or a restart would call every cluster unheard of.
             let beat = beat.unwrap_or_else(|| begun(member, self.now()));
             let flags = flags(member);
@@ -225,8 +239,7 @@ impl Roster {
         let mut state = self.state();
         let members = self.readable();
         let (news, is_new_state) = observe(&mut state, &members, &self.0.leases, now);
-        let contacts: BTreeMap<_, _> =
-            state.beats.iter().map(|(name, it)| (ClusterName::from(name.as_str()), it.contact())).collect();
+        let contacts = contacts(&state, &members);
         let guard = state.guard.get_or_insert_with(|| {
             let recent = contacts.iter().filter(|(_, it)| !matches!(it, Contact::Pending));
             Guard::restored(recent.map(|(name, _)| name.clone()), now)
@@ -305,7 +318,7 @@ impl Roster {
         let name = member.name_any();
         let (shown, flaps, silent_for) = {
             let state = self.state();
-            let beat = state.beats.get(&name)?;
+            let beat = state.beat(member)?;
             (beat.state(flags(member), false), beat.flaps(), beat.silent_for(self.now()))
         };
         if shown == ClusterState::Revoked && self.0.has_access.get().is_some_and(|it| it(&name)) {
@@ -351,7 +364,7 @@ impl Roster {
         let state = self.state();
         let sight = |it: &Arc<Stored>| {
             let member = it.0.as_ref().ok()?;
-            let beat = state.beats.get(&member.name_any())?;
+            let beat = state.beat(member)?;
             let expires = member.status.as_ref().and_then(|it| it.credential_expires_at.as_ref());
             Some(ClusterSight {
                 cluster: member.name_any(),
@@ -387,6 +400,6 @@ impl Inner {
 
 impl std::fmt::Debug for Roster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Roster").field("clusters", &self.state().beats.len()).finish_non_exhaustive()
+        f.debug_struct("Roster").field("clusters", &self.state().watched.len()).finish_non_exhaustive()
     }
 }

@@ -1,20 +1,25 @@
-//! What differs in one cluster: the policy's overrides as one list of patches (OV-1).
+//! What differs in one cluster: the policy's overrides as one list of patches, and the registries of its images (OV-1).
 
 use std::fmt;
 
 use json_patch::Patch;
 use kruise_core::api::fleet::{
-    PatchOperation, PatchStep,
+    PatchStep,
     policy::{ImageRegistry, Placement},
 };
 use serde_json::Value;
 
 use super::select::{ClusterFacts, selects};
 
-/// Where images are, besides in the containers of a pod template.
-const IMAGES: [&str; 1] = ["/spec/image"];
-/// The lists of containers of a pod template.
-const CONTAINERS: [&str; 2] = ["/spec/template/spec/initContainers", "/spec/template/spec/containers"];
+/// What a policy changes in one cluster.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Changes {
+    /// Changes to the body.
+    pub patches: Vec<PatchStep>,
+    /// Registries that images come from instead. The agent looks for the images: those of the target are not those of the stable
+    /// revision, and a cluster may have both.
+    pub registries: Vec<ImageRegistry>,
+}
 
 /// An override that does not fit the object: this cluster cannot have it, others go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,26 +38,20 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// The changes to `body` in one cluster: every override that selects it, in the order of the policy, its patches before
-/// its registries. They are tried here, so that what an agent gets does apply.
-pub fn for_cluster(
-    placement: &Placement,
-    cluster: &ClusterFacts,
-    body: &Value,
-) -> Result<Vec<PatchStep>, Unfit> {
-    let mut steps = Vec::new();
+/// The changes to `body` in one cluster: every override that selects it, in the order of the policy. Patches are tried here, so
+/// that what an agent gets does apply.
+pub fn for_cluster(placement: &Placement, cluster: &ClusterFacts, body: &Value) -> Result<Changes, Unfit> {
+    let mut changes = Changes::default();
     let mut changed = body.clone();
     for (place, it) in placement.overrides.iter().enumerate() {
         if !selects(&it.clusters, cluster) {
             continue;
         }
         apply(&mut changed, &it.patches).map_err(|message| Unfit { place, message })?;
-        steps.extend(it.patches.iter().cloned());
-        let images = rewritten(&changed, &it.image_registries);
-        apply(&mut changed, &images).map_err(|message| Unfit { place, message })?;
-        steps.extend(images);
+        changes.patches.extend(it.patches.iter().cloned());
+        changes.registries.extend(it.image_registries.iter().cloned());
     }
-    Ok(steps)
+    Ok(changes)
 }
 
 /// Applies patches. What is wrong is told in words, and the tree is then left as it was.
@@ -62,30 +61,12 @@ pub fn apply(tree: &mut Value, steps: &[PatchStep]) -> Result<(), String> {
     json_patch::patch(tree, &patch).map_err(|it| it.to_string())
 }
 
-fn rewritten(body: &Value, registries: &[ImageRegistry]) -> Vec<PatchStep> {
-    let plain = IMAGES.into_iter().map(str::to_owned);
-    let of_containers = CONTAINERS.into_iter().flat_map(|list| {
-        let count = body.pointer(list).and_then(Value::as_array).map_or(0, Vec::len);
-        (0..count).map(move |it| format!("{list}/{it}/image"))
-    });
-    let step = |path: String| {
-        let image = body.pointer(&path)?.as_str()?;
-        let new = registries.iter().find_map(|it| replaced(image, it))?;
-        Some(PatchStep { op: PatchOperation::Replace, path, from: None, value: Some(new.into()) })
-    };
-    plain.chain(of_containers).filter_map(step).collect()
-}
-
-/// The image from the other registry. `docker.io/lib` is not the start of `docker.io/library/web`.
-fn replaced(image: &str, registry: &ImageRegistry) -> Option<String> {
-    let from = registry.from.trim_end_matches('/');
-    let rest = image.strip_prefix(from).filter(|it| it.starts_with('/'))?;
-    Some(format!("{}{rest}", registry.to.trim_end_matches('/')))
-}
-
 #[cfg(test)]
 mod tests {
-    use kruise_core::api::fleet::policy::{ClusterSelector, Override};
+    use kruise_core::api::fleet::{
+        PatchOperation,
+        policy::{ClusterSelector, Override},
+    };
     use serde_json::json;
 
     use super::*;
@@ -118,29 +99,17 @@ mod tests {
             Override { patches: vec![add.clone()], ..Override::default() },
             Override { clusters: only_a, patches: vec![replace.clone()], ..Override::default() },
         ]);
-        assert_eq!(for_cluster(&placement, &cluster("a"), &body()).unwrap(), [add.clone(), replace]);
-        assert_eq!(for_cluster(&placement, &cluster("b"), &body()).unwrap(), [add]);
+        assert_eq!(for_cluster(&placement, &cluster("a"), &body()).unwrap().patches, [add.clone(), replace]);
+        assert_eq!(for_cluster(&placement, &cluster("b"), &body()).unwrap().patches, [add]);
     }
 
     #[test]
-    fn images_come_from_another_registry_by_whole_parts_of_their_name() {
-        let registry = |from: &str, to: &str| ImageRegistry { from: from.to_owned(), to: to.to_owned() };
-        let registries =
-            vec![registry("docker.io/lib", "wrong"), registry("docker.io/library/", "mirror.local/hub")];
-        let placement = policy(vec![Override { image_registries: registries, ..Override::default() }]);
-        let steps = for_cluster(&placement, &cluster("a"), &body()).unwrap();
-        let mut changed = body();
-        apply(&mut changed, &steps).unwrap();
-        assert_eq!(
-            changed["spec"]["template"]["spec"],
-            json!({
-                "initContainers": [{"image": "mirror.local/hub/init:1"}],
-                "containers": [{"image": "mirror.local/hub/web:1"}, {"image": "quay.io/side:2"}],
-            })
-        );
-        let job = json!({"spec": {"image": "docker.io/library/web:1"}});
-        let steps = for_cluster(&placement, &cluster("a"), &job).unwrap();
-        assert_eq!(steps[0].value, Some(json!("mirror.local/hub/web:1")));
+    fn ov_1_registries_say_nothing_of_the_images_of_one_body() {
+        let registry = ImageRegistry { from: "docker.io".to_owned(), to: "mirror.local".to_owned() };
+        let placement =
+            policy(vec![Override { image_registries: vec![registry.clone()], ..Override::default() }]);
+        let changes = for_cluster(&placement, &cluster("a"), &body()).unwrap();
+        assert_eq!(changes, Changes { patches: Vec::new(), registries: vec![registry] });
     }
 
     #[test]
@@ -151,6 +120,6 @@ mod tests {
             policy(vec![Override { clusters: only_a, patches: vec![broken], ..Override::default() }]);
         let unfit = for_cluster(&placement, &cluster("a"), &body()).unwrap_err();
         assert!(unfit.to_string().starts_with("spec.overrides[0] does not apply"), "{unfit}");
-        assert_eq!(for_cluster(&placement, &cluster("b"), &body()), Ok(Vec::new()));
+        assert_eq!(for_cluster(&placement, &cluster("b"), &body()), Ok(Changes::default()));
     }
 }

@@ -8,7 +8,7 @@ use kruise_core::runtime::{
     logs,
 };
 
-use crate::members::joining::AutoApprove;
+use crate::members::{account::Credentials, joining::AutoApprove};
 
 const VARIABLES: &str = "\
 Environment:
@@ -51,6 +51,10 @@ pub struct Arguments {
     /// be given more than once
     #[arg(long, value_name = "PATTERN[,KEY=VALUE...]")]
     pub(super) auto_approve: Vec<AutoApprove>,
+    /// By what agents are known: client certificates that this API server signs, or tokens of ServiceAccounts, sealed to the
+    /// agents' keys, where it signs none
+    #[arg(long, value_name = "KIND", default_value = "certificate")]
+    pub(super) agent_credentials: Credentials,
 
     /// Let replicas elect a leader, which alone plans and writes
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value = "true", value_parser = flags::boolean,

@@ -12,7 +12,7 @@ use std::{net::SocketAddr, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kruise_core::{
-    api::{crds::WEBHOOK_NAMESPACE, fleet::keys::SYSTEM_NAMESPACE},
+    api::fleet::keys::SYSTEM_NAMESPACE,
     runtime::{
         access::Right,
         client::{self, Options, Source, call},
@@ -28,7 +28,7 @@ use kruise_core::{
         },
     },
 };
-use kube::{Api, Client};
+use kube::{Api, Client, api::ListParams};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -37,7 +37,7 @@ use crate::{
     admission::{reviews::Reviewer, webhooks},
     control::{self, Parts},
     measures::Measures,
-    members::joining::AutoApprove,
+    members::{account::Credentials, joining::AutoApprove},
 };
 
 /// The lease of the leader, unless told otherwise.
@@ -70,6 +70,8 @@ pub struct Settings {
     pub dedicated_api: bool,
     /// Clusters that may join without a person's word.
     pub auto_approve: Vec<AutoApprove>,
+    /// By what agents are known.
+    pub credentials: Credentials,
     /// The lease to hold while acting; none if this process is alone.
     pub lease: Option<(String, String, Timings)>,
     /// The name of this machine or pod.
@@ -111,6 +113,7 @@ impl Settings {
             source: source(arguments.kubeconfig, arguments.context, environment),
             dedicated_api: arguments.dedicated_api,
             auto_approve: arguments.auto_approve,
+            credentials: arguments.agent_credentials,
             lease: arguments.enable_leader_election.then_some(lease),
             host_name: environment("POD_NAME")
                 .or_else(|| environment("HOSTNAME"))
@@ -206,6 +209,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
         measures: measures.clone(),
         clock,
         rules: settings.auto_approve.clone(),
+        credentials: settings.credentials,
     };
     let close = CancellationToken::new();
     let mut services: JoinSet<Result<(), Error>> = JoinSet::new();
@@ -251,16 +255,22 @@ async fn connect(settings: &Settings, measures: &Measures, clock: &Clock) -> Res
 
 /// Looks for a workload controller on the same API server (API-3).
 async fn refuse_company(client: &Client, now: Timestamp) -> Result<(), Error> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), WEBHOOK_NAMESPACE);
-    let lease = call("look for workload controllers", leases.get_opt(leader::LEASE_NAME)).await;
-    let Some(lease) = lease.map_err(Error::Unreachable)? else { return Ok(()) };
-    match live_holder(&lease, now) {
-        Some(holder) => {
-            let lease = format!("{WEBHOOK_NAMESPACE}/{}", leader::LEASE_NAME);
-            Err(Error::NotAlone { holder: holder.to_owned(), lease })
-        }
-        None => Ok(()),
-    }
+    // Wherever it is installed: values of its chart name the namespace.
+    let leases: Api<Lease> = Api::all(client.clone());
+    let named = ListParams::default().fields(&format!("metadata.name={}", leader::LEASE_NAME));
+    let found = call("look for workload controllers", leases.list(&named)).await;
+    company(&found.map_err(Error::Unreachable)?.items, now).map_or(Ok(()), Err)
+}
+
+/// Why the hub does not start beside the holders of these leases.
+fn company(leases: &[Lease], now: Timestamp) -> Option<Error> {
+    // Not every server that answers has to know the selector.
+    let of_managers = leases.iter().filter(|it| it.metadata.name.as_deref() == Some(leader::LEASE_NAME));
+    let mut held = of_managers.filter_map(|it| Some((it, live_holder(it, now)?)));
+    held.next().map(|(lease, holder)| Error::NotAlone {
+        holder: holder.to_owned(),
+        lease: format!("{}/{}", lease.metadata.namespace.as_deref().unwrap_or_default(), leader::LEASE_NAME),
+    })
 }
 
 /// Who holds a lease that has not run out.

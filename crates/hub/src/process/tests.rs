@@ -45,6 +45,14 @@ fn join_2_rules_for_clusters_that_join_may_be_given_more_than_once() {
 }
 
 #[test]
+fn join_4_agents_are_known_by_certificates_unless_tokens_are_asked_for() {
+    assert_eq!(settings(&[], &[]).credentials, Credentials::Certificate);
+    assert_eq!(settings(&["--agent-credentials=token"], &[]).credentials, Credentials::Token);
+    let wrong = Arguments::try_parse_from(["kruise-hub", "--agent-credentials=none"]).unwrap_err();
+    assert!(wrong.to_string().contains("[possible values: certificate, token]"), "{wrong}");
+}
+
+#[test]
 fn api_3_only_a_lease_that_has_not_run_out_has_a_holder() {
     let lease = |holder: &str| -> Lease {
         serde_json::from_value(json!({"spec": {
@@ -58,4 +66,20 @@ fn api_3_only_a_lease_that_has_not_run_out_has_a_holder() {
     assert_eq!(live_holder(&lease(""), at("2030-01-01T00:00:01Z")), None);
     let error = Error::NotAlone { holder: "a".into(), lease: "b".into() };
     assert_eq!((error.exit_code(), Error::LeadershipLost.exit_code()), (3, 1));
+}
+
+#[test]
+fn api_3_a_manager_is_found_in_whatever_namespace_it_is_installed() {
+    let lease = |namespace: &str, name: &str, holder: &str| -> Lease {
+        serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name}, "spec": {
+            "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:00.000000Z",
+        }}))
+        .unwrap()
+    };
+    let now: Timestamp = "2030-01-01T00:00:01Z".parse().unwrap();
+    let told = |leases: &[Lease]| company(leases, now).map(|it| it.to_string());
+    let idle = lease("kruise-system", "kruise-manager", "");
+    let found = told(&[idle.clone(), lease("elsewhere", "kruise-manager", "manager-0")]);
+    assert!(found.as_ref().is_some_and(|it| it.contains("elsewhere/kruise-manager")), "{found:?}");
+    assert_eq!(told(&[idle, lease("fleet-system", "kruise-hub", "hub-0")]), None, "that is ours");
 }

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use http::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{HUB, MEMBERS, Stage, play_images, policy, rolling};
+use crate::kit::{FLEET, HUB, MEMBERS, Stage, play_images, policy, rolling};
 
 /// More than three in each cluster, so that members would download by themselves if the CloneSet were theirs alone.
 const PODS: u32 = 15;
@@ -144,5 +145,47 @@ fn rel_11_another_template_in_mid_release_has_downloads_of_its_own() {
             })
             .await;
         assert_ne!(jobs(&stage, HUB)[0]["metadata"]["name"], first["metadata"]["name"]);
+    });
+}
+
+/// A leader that was deposed and does not know it must not end what the one after it has begun.
+#[test]
+fn proto_3_a_job_that_a_later_leader_made_is_left_to_it() {
+    play_images(async |stage| {
+        let mut job = downloaded(&stage, policy(|_| {})).await;
+        job["metadata"]["name"] = json!("of-a-later-leader");
+        for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "finalizers"] {
+            job["metadata"].as_object_mut().unwrap().remove(field);
+        }
+        job.as_object_mut().unwrap().remove("status");
+        job["metadata"]["annotations"]["fleet.kruise.io/term"] = json!("99");
+        let folder = "/apis/apps.kruise.io/v1beta1/namespaces/shop/imagepulljobs";
+        stage.world.write(HUB, Method::POST, folder, &job).unwrap();
+        stage.set_partition(json!(0));
+        stage.rests(PODS as usize, PODS as usize).await;
+        stage.until("ours is gone", |it| jobs(it, HUB).len() == 1).await;
+        stage.pass(60).await;
+        assert_eq!(jobs(&stage, HUB)[0]["metadata"]["name"], "of-a-later-leader");
+    });
+}
+
+#[test]
+fn rel_11_downloads_follow_their_cloneset_to_another_policy_at_once() {
+    play_images(async |stage| {
+        downloaded(&stage, policy(|_| {})).await;
+        stage.rests(PODS as usize, NEW).await;
+        assert_eq!(jobs(&stage, "member-3").len(), 1);
+        let mut narrow = policy(|it| {
+            it["clusters"] = json!({"exclude": ["member-3"]});
+            it["priority"] = json!(10);
+        });
+        narrow["metadata"]["name"] = json!("narrow");
+        let folder = format!("{FLEET}/namespaces/shop/placementpolicies");
+        stage.world.write(HUB, Method::POST, &folder, &narrow).unwrap();
+        let of = |it: &Stage| it.binding()["spec"]["policy"]["name"].clone();
+        stage.until("the other one places it", |it| of(it) == "narrow").await;
+        let begun = stage.world.now();
+        stage.until("the copy is gone", |it| jobs(it, "member-3").is_empty()).await;
+        assert!(stage.world.now().duration_since(begun).as_secs() < 10);
     });
 }

@@ -1,5 +1,10 @@
 //! Objects that go, and policies that go.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use http::Method;
 use serde_json::{Value, json};
 
@@ -55,6 +60,18 @@ fn del_3_with_deletion_orphan_members_let_go_and_their_pods_run_on() {
         }
         let after: Vec<String> = all_pods(&stage.world).into_iter().map(|it| it.name).collect();
         assert_eq!(after, before);
+        // They are their owners' again, who can go on with them.
+        stage.limits.lift();
+        for member in MEMBERS {
+            let mut web = stage.read(member, WEB).unwrap();
+            web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("v2");
+            stage.world.write(member, Method::PUT, WEB, &web).unwrap();
+        }
+        stage
+            .until("edits in members are rolled out", |it| {
+                all_pods(&it.world).iter().all(|it| it.image == "v2")
+            })
+            .await;
     });
 }
 
@@ -258,5 +275,154 @@ fn proto_11_a_member_whose_assignment_somebody_deletes_while_it_leaves_takes_a_s
         stage.place(&policy(|_| {}));
         stage.until("it has a share again", |it| it.replicas()[1] >= 2).await;
         stage.rests(7, 0).await;
+    });
+}
+
+/// Deletes what `member-2` was told while no hub is there to write it again.
+fn forget_member_2(stage: &Stage) {
+    stage.hub.crash();
+    let path = format!("{FLEET}/namespaces/fleet-member-2/assignments/cloneset.shop.web");
+    stage.world.write(HUB, Method::DELETE, &path, &Value::Null).unwrap();
+}
+
+#[test]
+fn del_1_a_member_whose_assignment_somebody_has_deleted_is_told_to_delete() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        forget_member_2(&stage);
+        delete(&stage);
+        stage.until("nothing is left on the hub", is_forgotten).await;
+        assert_eq!(stage.read("member-2", WEB), None);
+        stage.until("no pod is left", |it| all_pods(&it.world).is_empty()).await;
+    });
+}
+
+#[test]
+fn del_3_a_member_whose_assignment_somebody_has_deleted_is_told_to_let_go() {
+    play(async |stage| {
+        placed(&stage, "Orphan").await;
+        stage.limits.set(6, 6, 0);
+        forget_member_2(&stage);
+        delete(&stage);
+        stage.until("nothing is left on the hub", is_forgotten).await;
+        let web = stage.read("member-2", WEB).unwrap();
+        assert!(!web["metadata"]["annotations"].to_string().contains("fleet.kruise.io/"), "{web}");
+    });
+}
+
+#[test]
+fn del_1_an_object_that_is_deleted_right_after_any_write_of_its_first_round_leaves_nothing_behind() {
+    for k in 1..8 {
+        play(async |stage| {
+            stage.place(&policy(|_| {}));
+            stage.hub.crash_after_writes(k);
+            let starts = stage.hub.starts();
+            stage.apply("v1", 6, |_| {});
+            stage.until("it is dead", |it| it.hub.starts() > starts || it.web()["status"].is_object()).await;
+            delete(&stage);
+            stage.until("nothing is left on the hub", is_forgotten).await;
+            stage.until("no pod is left", |it| all_pods(&it.world).is_empty()).await;
+        });
+    }
+}
+
+/// Begins to delete a kind on the hub, as an API server does it: the definition stays until nothing of it is left.
+fn delete_kind(stage: &Stage, name: &str) {
+    let kind = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    let cleanup = json!({"metadata": {"finalizers": ["apiextensions.k8s.io/customresourcecleanup"]}});
+    stage.world.write(HUB, Method::PATCH, &kind, &cleanup).unwrap();
+    stage.world.write(HUB, Method::DELETE, &kind, &Value::Null).unwrap();
+}
+
+/// Every Assignment goes, as when somebody deletes their kind.
+fn delete_assignments(stage: &Stage) {
+    for member in MEMBERS {
+        let path = format!("{FLEET}/namespaces/fleet-{member}/assignments/cloneset.shop.web");
+        stage.world.write(HUB, Method::DELETE, &path, &Value::Null).unwrap();
+    }
+}
+
+#[test]
+fn proto_7_the_kinds_of_objects_and_assignments_that_go_together_remove_nothing_from_members() {
+    for restarts in [false, true] {
+        play(async |stage| {
+            placed(&stage, "Delete").await;
+            stage.limits.set(6, 6, 0);
+            delete_kind(&stage, "assignments.fleet.kruise.io");
+            delete_kind(&stage, "clonesets.apps.kruise.io");
+            delete_assignments(&stage);
+            delete(&stage);
+            if restarts {
+                stage.hub.crash();
+            }
+            stage.until("that is said", |it| it.binding()["status"]["summary"] == "Suspended").await;
+            stage.pass(300).await;
+            assert!(MEMBERS.iter().all(|it| stage.read(it, WEB).is_some()));
+            assert!(!stage.web().is_null(), "it waits for somebody to look");
+            assert_eq!(stage.world.cluster(HUB).server().count("assignments.fleet.kruise.io"), 0);
+        });
+    }
+}
+
+#[test]
+fn proto_7_a_member_whose_namespace_is_gone_keeps_everything_until_it_can_be_told() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        stage.limits.set(6, 6, 0);
+        let namespace = "/api/v1/namespaces/fleet-member-2";
+        stage.world.write(HUB, Method::DELETE, namespace, &Value::Null).unwrap();
+        stage.until("it is gone", |it| it.read(HUB, namespace).is_none()).await;
+        stage.pass(300).await;
+        assert!(MEMBERS.iter().all(|it| stage.read(it, WEB).is_some()));
+        assert_eq!(all_pods(&stage.world).len(), 6, "nothing moves either");
+        stage.limits.lift();
+        delete(&stage);
+        stage
+            .until("the others obey", |it| it.read("member-1", WEB).or(it.read("member-3", WEB)).is_none())
+            .await;
+        let says = |it: &Stage| it.binding()["status"]["conditions"].to_string();
+        stage.until("that is said", |it| says(it).contains("kubectl create namespace fleet-member-2")).await;
+        stage.pass(120).await;
+        assert!(stage.read("member-2", WEB).is_some() && !stage.web().is_null());
+    });
+}
+
+/// PROTO-3 and PROTO-11: the numbers of a withdrawn object are forgotten with its binding, and a member that has not seen its
+/// Assignment go still knows them.
+#[test]
+fn proto_3_a_member_that_missed_the_end_of_a_withdrawal_takes_the_object_again() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        // So that there are numbers to forget.
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        let path = format!("{FLEET}/namespaces/shop/placementpolicies/all");
+        stage.world.write(HUB, Method::DELETE, &path, &Value::Null).unwrap();
+        stage.until("that is said", |it| it.binding()["status"]["summary"] == "Suspended").await;
+        let was_cut = Arc::new(AtomicBool::new(false));
+        let done = was_cut.clone();
+        stage.world.invariant("who has obeyed hears no more", move |world| {
+            let stored = world.cluster(HUB).server().get(
+                "assignments.fleet.kruise.io",
+                "fleet-member-2",
+                "cloneset.shop.web",
+            );
+            let told = stored.map(|it| it.value()).unwrap_or_default();
+            let is_over =
+                told["spec"]["intent"] == "Delete" && told["status"]["appliedSeq"] == told["spec"]["seq"];
+            if is_over && !done.swap(true, Ordering::Relaxed) {
+                world.link(&agent_of("member-2"), HUB).cut(sim::faults::Direction::BOTH);
+            }
+            Ok(())
+        });
+        annotate(&stage, "fleet.kruise.io/withdraw", stage.binding()["metadata"]["uid"].as_str().unwrap());
+        stage.until("the object is inert", |it| it.binding().is_null()).await;
+        assert!(was_cut.load(Ordering::Relaxed));
+        let link = stage.world.link(&agent_of("member-2"), HUB);
+        stage.place(&policy(|_| {}));
+        stage.until("it is given a share", |it| it.assignment("member-2").is_some()).await;
+        link.heal();
+        stage.rests(9, 0).await;
+        assert_eq!(stage.replicas(), [3, 3, 3]);
     });
 }

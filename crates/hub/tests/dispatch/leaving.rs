@@ -211,3 +211,29 @@ fn del_6_a_member_with_an_object_that_no_policy_places_stays_until_somebody_says
         assert_eq!(stage.replicas(), [2, 2, 2], "members run on as they are");
     });
 }
+
+/// PROTO-3: without a policy nobody plans, and the numbers of who leaves must not be forgotten all the same.
+#[test]
+fn proto_3_a_member_that_is_let_in_again_takes_an_object_that_it_was_told_to_let_go_of() {
+    play(async |stage| {
+        placed(&stage, 6).await;
+        let all = format!("{FLEET}/namespaces/shop/placementpolicies/all");
+        stage.world.write(HUB, Method::DELETE, &all, &Value::Null).unwrap();
+        stage.until("nobody plans it", |it| it.binding()["status"]["summary"] == "Suspended").await;
+        let known = row(&stage)["share"]["seq"].as_u64().unwrap();
+        remove(&stage);
+        say(&stage, "Force");
+        stage.until("it has left", |it| member(it).is_none()).await;
+        assert!(stage.binding()["spec"]["ledger"]["lastSeq"].as_u64() > Some(known), "{}", stage.binding());
+        let again = json!({
+            "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": LEAVER},
+            "spec": {"clusterUid": format!("uid-of-{LEAVER}"), "publicKey": "", "accepted": true},
+        });
+        stage.world.write(HUB, Method::POST, &format!("{FLEET}/memberclusters"), &again).unwrap();
+        stage.place(&policy(|_| {}));
+        stage.until("it is back", |it| it.state(LEAVER) == "Ready").await;
+        stage.apply("v1", 9, |spec| rolling(spec, json!({"maxUnavailable": 1})));
+        stage.rests(9, 0).await;
+        assert!(stage.replicas()[2] > 0, "{:?}", stage.replicas());
+    });
+}

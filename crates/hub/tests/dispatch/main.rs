@@ -3,13 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod ahead;
+mod bodies;
 mod crash;
 mod deletion;
+mod events;
 mod kit;
 mod leaving;
 mod moves;
 mod offline;
 mod others;
+mod overrides;
 mod pulls;
 mod random;
 mod release;

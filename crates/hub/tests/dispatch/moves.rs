@@ -11,7 +11,7 @@ fn condition(stage: &Stage, kind: &str) -> Option<Value> {
 }
 
 /// Whether an event with this reason was written on the hub.
-fn is_told(stage: &Stage, reason: &str) -> bool {
+pub(crate) fn is_told(stage: &Stage, reason: &str) -> bool {
     let server = stage.world.cluster(HUB).server().clone();
     let events = ["events", "events.events.k8s.io"].into_iter().flat_map(|kind| server.list(kind));
     events.into_iter().any(|it| it.value()["reason"] == reason)

@@ -7,7 +7,7 @@ use sim::{
     server::request::ApiRequest,
 };
 
-use crate::kit::{FLEET, HUB, Stage, agent_of, play, pods_of, policy, rolling};
+use crate::kit::{FLEET, HUB, Stage, WEB, agent_of, play, pods_of, policy, rolling};
 
 #[test]
 fn state_4_a_silent_member_is_left_alone_and_the_status_says_what_is_not_known() {
@@ -167,5 +167,48 @@ fn rev_7_a_body_that_somebody_deletes_is_stored_again_for_the_cluster_that_needs
         }
         link.heal();
         stage.rests(6, 6).await;
+    });
+}
+
+#[test]
+fn st_1_pods_of_a_silent_member_are_not_shown_ready_while_their_object_is_being_deleted() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        stage.world.link(&agent_of("member-2"), HUB).cut(Direction::BOTH);
+        stage.world.write(HUB, Method::DELETE, WEB, &Value::Null).unwrap();
+        stage
+            .until("the others obey", |it| it.read("member-1", WEB).or(it.read("member-3", WEB)).is_none())
+            .await;
+        stage.until("it is noticed", |it| it.state("member-2") == "Offline").await;
+        stage
+            .until("its pods are not shown as ready", |it| {
+                let (web, binding) = (it.web()["status"].clone(), it.binding()["status"].clone());
+                web["readyReplicas"].as_u64().unwrap_or(0) == 0
+                    && web["availableReplicas"].as_u64().unwrap_or(0) == 0
+                    && web["replicas"] == 3
+                    && binding["unknownReplicas"] == 3
+            })
+            .await;
+    });
+}
+
+#[test]
+fn st_1_pods_of_a_silent_member_are_not_shown_ready_while_their_object_is_swept_along() {
+    play(async |stage| {
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        stage.world.write(HUB, Method::DELETE, "/api/v1/namespaces/shop", &Value::Null).unwrap();
+        stage.until("it is to go", |it| !it.web()["metadata"]["deletionTimestamp"].is_null()).await;
+        stage.world.link(&agent_of("member-2"), HUB).cut(Direction::BOTH);
+        stage.until("it is noticed", |it| it.state("member-2") == "Offline").await;
+        stage
+            .until("its pods are not shown as ready", |it| {
+                let web = it.web()["status"].clone();
+                web["readyReplicas"] == 6 && web["availableReplicas"] == 6 && web["replicas"] == 9
+            })
+            .await;
     });
 }

@@ -1,5 +1,7 @@
 //! Room: what does not fit, what fits where, and estimates that move.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Value, json};
 use sim::nodes::NodeShape;
@@ -135,6 +137,42 @@ fn split_7_a_continuous_rebalance_follows_room_that_changed_for_good() {
         let before = stage.versions();
         stage.pass(600).await;
         assert_eq!(stage.versions(), before, "and rest");
+    });
+}
+
+/// MOVE-5 and SPLIT-7: room that changes again is followed when the interval of the moves before is over, and not earlier.
+#[test]
+fn split_7_a_continuous_rebalance_weighs_room_anew_when_its_interval_is_over() {
+    play(async |stage| {
+        for name in ["x", "y", "z"] {
+            stranger(&stage, "member-1", name);
+        }
+        stage.pass(30).await;
+        stage.place(&policy(|it| {
+            it["replicas"] = json!({"dynamic": "FreeCapacity"});
+            it["rebalance"] = json!({"trigger": "Continuous", "tolerance": "5%", "interval": "20m"});
+        }));
+        stage.apply("v1", 10, halves);
+        stage.until("member-1 has half of what the others have", |it| it.replicas() == [2, 4, 4]).await;
+        stage.until("all of them run", |it| it.ready_of("v1") == 10).await;
+        for name in ["x", "y", "z"] {
+            let path = format!("/api/v1/namespaces/other/pods/{name}");
+            stage.world.write("member-1", Method::DELETE, &path, &Value::Null).unwrap();
+        }
+        stage.until("one replica follows", |it| it.replicas()[0] == 3).await;
+        stage.until("all of them run", |it| it.ready_of("v1") == 10 && all_pods(&it.world).len() == 10).await;
+        let begun = stage.world.now();
+        let before = stage.replicas();
+        for name in ["u", "v", "w"] {
+            stranger(&stage, "member-3", name);
+        }
+        stage.pass(600).await;
+        assert_eq!(stage.replicas(), before, "the interval is not over");
+        stage
+            .world
+            .eventually("replicas follow", Duration::from_secs(1_800), |_| stage.replicas()[2] < before[2])
+            .await;
+        assert!(stage.world.now().duration_since(begun).as_secs() < 1_500, "soon after the interval");
     });
 }
 

@@ -10,7 +10,7 @@ use http::Method;
 use hub::{
     control::{self, Parts},
     measures::Measures,
-    members::{access, joining::AutoApprove},
+    members::{access, account::Credentials, joining::AutoApprove},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -46,6 +46,8 @@ pub(crate) struct Stage {
     issuer: Issuer<'static, KeyPair>,
     /// What the hub that runs now has counted.
     counted: Arc<Mutex<Measures>>,
+    /// By what the hub that starts next knows agents.
+    pub(crate) by: Arc<Mutex<Credentials>>,
 }
 
 /// A cluster that wants to join.
@@ -82,6 +84,15 @@ impl Cluster {
 
 /// Runs `test` with a hub that has these rules.
 pub(crate) fn play<F: Future<Output = ()>>(rules: &[&str], test: impl FnOnce(Stage) -> F) {
+    play_by(Credentials::Certificate, rules, test);
+}
+
+/// The same with a hub that knows agents by these.
+pub(crate) fn play_by<F: Future<Output = ()>>(
+    credentials: Credentials,
+    rules: &[&str],
+    test: impl FnOnce(Stage) -> F,
+) {
     let rules: Vec<AutoApprove> = rules.iter().map(|it| it.parse().unwrap()).collect();
     let crds = api::crds().into_iter().map(|it| json!(it));
     crds.fold(fleet().hub().members(0), |it, crd| it.define(crd)).run(async |world| {
@@ -91,13 +102,15 @@ pub(crate) fn play<F: Future<Output = ()>>(rules: &[&str], test: impl FnOnce(Sta
         }
         let counted = Arc::new(Mutex::new(Measures::new()));
         let shown = counted.clone();
+        let by = Arc::new(Mutex::new(credentials));
+        let told = by.clone();
         let hub = world.process("hub", move |process| {
             let measures = Measures::new();
             *shown.lock().unwrap() = measures.clone();
-            hub(process, rules.clone(), measures)
+            hub(process, rules.clone(), *told.lock().unwrap(), measures)
         });
         let issuer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
-        let stage = Stage { world, hub, issuer, counted };
+        let stage = Stage { world, hub, issuer, counted, by };
         let key = "/api/v1/namespaces/fleet-system/secrets/fleet-hub-key";
         stage.until("the hub works", |it| it.read(key).is_some()).await;
         test(stage).await;
@@ -105,7 +118,7 @@ pub(crate) fn play<F: Future<Output = ()>>(rules: &[&str], test: impl FnOnce(Sta
 }
 
 /// One life of the hub, without an election: it is alone.
-async fn hub(process: ProcessContext, rules: Vec<AutoApprove>, measures: Measures) {
+async fn hub(process: ProcessContext, rules: Vec<AutoApprove>, credentials: Credentials, measures: Measures) {
     let clock = Clock::following(process.world().now());
     let options = Options {
         user_agent: "hub".into(),
@@ -123,6 +136,7 @@ async fn hub(process: ProcessContext, rules: Vec<AutoApprove>, measures: Measure
         measures,
         clock,
         rules,
+        credentials,
     };
     let stop = CancellationToken::new();
     let (ended, ()) = tokio::join!(control::run(parts, stop.clone()), sink.run(stop));
@@ -236,6 +250,7 @@ impl Stage {
         });
         bindings
             .flat_map(|it| it["subjects"].as_array().cloned().unwrap())
+            .filter(|it| it["kind"] == "User")
             .map(|it| text(&it["name"]))
             .collect()
     }

@@ -8,5 +8,6 @@ mod identity;
 mod kit;
 mod policies;
 mod rights;
+mod sealed;
 mod silence;
 mod tokens;

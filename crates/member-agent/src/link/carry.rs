@@ -1,6 +1,6 @@
 //! Carrying a plan out in the member: what `judge` says, step by step.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kruise_core::{
@@ -8,9 +8,9 @@ use kruise_core::{
         cloneset::v1beta1::CloneSet,
         fleet::{
             Slice,
-            assignment::{Intent, ShareState},
+            assignment::{AssignmentSpec, Intent, ShareState},
             keys::{self, events, reasons},
-            policy::DriftMode,
+            policy::{DeletionPolicy, DriftMode},
         },
         image_pull_job::ImagePullJobStatus,
     },
@@ -81,7 +81,11 @@ impl Link {
         }
         self.index(name, object);
         let member = self.member.find(object).await?;
-        let known = Known { hub_uid: &self.settings.hub_uid, member_uid: record.member_uid.as_deref() };
+        let known = Known {
+            hub_uid: &self.settings.hub_uid,
+            member_uid: record.member_uid.as_deref(),
+            adopted: record.adopted,
+        };
         // What was deleted or let go of on purpose stays so, whatever has taken its name since.
         let step = if record.is_done { Step::Done } else { judge::judge(plan, member.as_ref(), known) };
         match step {
@@ -112,12 +116,15 @@ impl Link {
             Step::Create => self.bring(name, record, None, None).await,
             Step::TryToAdopt => self.bring(name, record, member.as_ref(), None).await,
             Step::Keep(marks) => {
-                let marks = marks.unwrap_or_else(|| Marks {
+                let mut marks = marks.unwrap_or_else(|| Marks {
                     hub_uid: self.settings.hub_uid.clone(),
                     object_uid: object.uid.clone(),
                     ..Marks::default()
                 });
-                self.bring(name, record, member.as_ref(), Some(marks)).await
+                marks.adopted = member.as_ref().and_then(|it| known.adoption(it));
+                let found = member.as_ref().unwrap_or(&Value::Null);
+                let noted = self.remember(name, record, found, marks.adopted).await?;
+                self.bring(name, noted.as_deref().unwrap_or(record), member.as_ref(), Some(marks)).await
             }
         }
     }
@@ -125,8 +132,7 @@ impl Link {
     /// The intent to delete or to let go is carried out: that is acknowledged, and nothing is left but the plan's number.
     async fn finish(&self, name: &str, record: &Record) -> Result<Outcome, Error> {
         if !record.is_done {
-            let done =
-                Record { is_done: true, member_uid: None, bodies: Default::default(), ..record.clone() };
+            let done = Record { is_done: true, plan: record.plan.clone(), ..Record::default() };
             self.store.put(name, done).await?;
         }
         let state =
@@ -187,6 +193,10 @@ impl Link {
             Ok(now) => now,
             Err(error) => return Ok(refused(&error)),
         };
+        if let Some(fault) = unreadable(&record.plan, &now) {
+            let outcome = Outcome::stuck(ShareState::Failed, "Unreadable", fault);
+            return Ok(Outcome { look_again: Some(AGAIN), ..outcome });
+        }
         let mut outcome = self.account(record, &bases, &now);
         (outcome.facts.drift, outcome.facts.drifted_by) = (seen.paths, seen.by);
         let look_again = [seen.look_again, outcome.look_again].into_iter().flatten().min();
@@ -246,6 +256,9 @@ impl Link {
         // As the API server tells it, which is how it tells what would become of it.
         let stored = self.member.read(&record.plan.object).await?;
         let before = stored.as_ref().unwrap_or(before);
+        if let Err(conflict) = adopt::at_once(&record.plan, before, body) {
+            return Ok(Some(self.conflict(record, &conflict)));
+        }
         let after = match self.member.try_out(&record.plan.object, body).await {
             Err(error) if is_refusal(&error) => return Ok(Some(refused(&error))),
             other => other?,
@@ -272,10 +285,8 @@ impl Link {
         }
         match self.member.apply(&record.plan.object, &body).await {
             Ok(answer) => {
-                let uid = answer["metadata"]["uid"].as_str().map(str::to_owned);
-                if record.member_uid != uid {
-                    self.store.put(name, Record { member_uid: uid, ..record.clone() }).await?;
-                }
+                let adopted = Marks::of(&answer).and_then(|it| it.adopted);
+                self.remember(name, record, &answer, adopted).await?;
                 Ok(Ok(answer))
             }
             Err(error) if is_refusal(&error) => Ok(Err(error)),
@@ -283,11 +294,26 @@ impl Link {
         }
     }
 
+    /// Keeps which object is ours and whether it was there before, if that is news.
+    async fn remember(
+        &self,
+        name: &str,
+        record: &Record,
+        member: &Value,
+        adopted: Option<DeletionPolicy>,
+    ) -> Result<Option<Arc<Record>>, Error> {
+        let member_uid = member["metadata"]["uid"].as_str().map(str::to_owned);
+        if record.member_uid == member_uid && record.adopted == adopted {
+            return Ok(None);
+        }
+        self.store.put(name, Record { member_uid, adopted, ..record.clone() }).await.map(Some)
+    }
+
     fn bases(&self, record: &Record) -> Result<Bases, render::Fault> {
         let plan = &record.plan;
         let base = |it: &Option<_>| {
             let body = it.as_ref().and_then(|it| record.body(it));
-            body.map(|it| render::base(it, &plan.object, &plan.overrides)).transpose()
+            body.map(|it| render::base(it, plan)).transpose()
         };
         let wanted = || render::Fault::OtherObject { wanted: plan.object.name.clone() };
         let target = base(&plan.target)?.ok_or_else(wanted)?;
@@ -412,6 +438,7 @@ impl Link {
                     revisions: &holding.revisions.iter().map(|it| &**it).collect::<Vec<_>>(),
                     target,
                     stable: bases.stable_data.as_ref().unwrap_or(target),
+                    granted: seed::is_needed(plan).then_some(slice.updated),
                     now: self.clock.now(),
                 };
                 let mut census = cloneset::count(&population, slice.replicas);
@@ -454,6 +481,13 @@ impl Link {
         };
         self.events.record(about, severity, reason, message);
     }
+}
+
+/// Why nothing can be told about a member object whose pods are to be counted, if nothing can.
+fn unreadable(plan: &AssignmentSpec, member: &Value) -> Option<String> {
+    let is_counted = matches!(plan.slice, Some(Slice::CloneSet(_)));
+    let read = is_counted.then(|| serde_json::from_value::<CloneSet>(member.clone()))?;
+    read.err().map(|it| format!("the object in the member cannot be read: {it}"))
 }
 
 /// Whether the API server says that this very object cannot be, so that trying at once cannot help.

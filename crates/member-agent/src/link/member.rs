@@ -9,7 +9,7 @@ use k8s_openapi::{
 use kruise_core::{
     api::{
         APPS_GROUP, APPS_V1BETA1,
-        cloneset::{keys::PINNED_REVISION, v1beta1::CloneSet},
+        cloneset::v1beta1::CloneSet,
         fleet::{FederatedObject, keys},
         image_pull_job::v1beta1::ImagePullJob,
     },
@@ -33,6 +33,8 @@ use kube::{
     core::{DeserializeGuard, GroupVersionKind},
 };
 use serde_json::{Value, json};
+
+use super::release;
 
 /// The label of namespaces that were made for a plan. They are never deleted by us (PROTO-9).
 pub const MADE: &str = "fleet.kruise.io/made-for-fleet";
@@ -143,13 +145,15 @@ impl Member {
         (object.kind == "CloneSet").then(|| self.clonesets.get(&key(object))).flatten()
     }
 
-    /// The member object as it is: what its controller sees, or else what the API server has.
+    /// The member object as it is: what its controller sees, or else what the API server has. One that cannot be read is there
+    /// all the same, and may be somebody else's.
     pub async fn find(&self, object: &FederatedObject) -> Result<Option<Value>, Error> {
         match object.kind.as_str() {
-            "CloneSet" => {
-                let stored = self.cloneset(object);
-                Ok(stored.and_then(|it| it.0.as_ref().ok().map(|it| json!(it))))
-            }
+            "CloneSet" => match self.cloneset(object).as_deref() {
+                None => Ok(None),
+                Some(DeserializeGuard(Ok(it))) => Ok(Some(json!(it))),
+                Some(DeserializeGuard(Err(_))) => self.read(object).await,
+            },
             JOB => Ok(self.jobs.get(&key(object)).map(|it| json!(*it))),
             _ => self.read(object).await,
         }
@@ -226,11 +230,11 @@ impl Member {
         }
     }
 
-    /// Takes our marks and our claim to fields off the object, and leaves it as it is otherwise (DEL-3).
+    /// Takes our marks, our claim to fields and our pace off the object, and leaves it running (DEL-3).
     pub async fn release(&self, object: &FederatedObject) -> Result<(), Error> {
         let Some(member) = self.read(object).await? else { return Ok(()) };
         let (api, params) = (self.api(object), PatchParams::default());
-        let patch = Patch::Merge(releasing(&member));
+        let patch = Patch::Merge(release::patch(&member));
         match call("let go of a member object", api.patch(&object.name, &params, &patch)).await {
             Ok(answer) => {
                 self.note(object, &json!(answer));
@@ -332,25 +336,6 @@ pub fn key(object: &FederatedObject) -> Key {
     Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name)
 }
 
-/// The merge patch that lets go of `member`.
-fn releasing(member: &Value) -> Value {
-    let marks =
-        [keys::HUB_UID, keys::OBJECT_UID, keys::APPLIED_PLAN, keys::EPOCH, keys::ADOPTED, PINNED_REVISION];
-    let annotations: serde_json::Map<_, _> = marks.iter().map(|it| ((*it).to_owned(), Value::Null)).collect();
-    let managers = member["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    let mut others: Vec<_> =
-        managers.into_iter().filter(|it| it["manager"] != keys::AGENT_FIELD_MANAGER).collect();
-    if others.is_empty() {
-        // An empty list would leave things as they are.
-        others.push(json!({}));
-    }
-    json!({"metadata": {
-        "annotations": annotations,
-        "managedFields": others,
-        "resourceVersion": member["metadata"]["resourceVersion"],
-    }})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,21 +377,5 @@ mod tests {
         assert_eq!(told(true, Gates::defaults()), ["Capacity", "PullSecrets", "ScaleMaxUnavailable"]);
         let rolling_back = "CloneSetPartitionRollback=true".parse().unwrap();
         assert_eq!(told(false, rolling_back), ["PartitionRollback", "PullSecrets", "ScaleMaxUnavailable"]);
-    }
-
-    #[test]
-    fn del_3_marks_and_ownership_go_and_nothing_else() {
-        let entry = |manager: &str| json!({"manager": manager, "operation": "Apply"});
-        let member = json!({"metadata": {
-            "resourceVersion": "7", "managedFields": [entry("fleet-agent"), entry("kubectl")],
-        }});
-        let patch = releasing(&member);
-        assert_eq!(patch["metadata"]["managedFields"], json!([entry("kubectl")]));
-        assert_eq!(patch["metadata"]["resourceVersion"], "7");
-        let annotations = patch["metadata"]["annotations"].as_object().unwrap();
-        assert!(annotations.len() == 6 && annotations.values().all(Value::is_null));
-        assert_eq!(patch.get("spec"), None);
-        let alone = releasing(&json!({"metadata": {"managedFields": [entry("fleet-agent")]}}));
-        assert_eq!(alone["metadata"]["managedFields"], json!([{}]));
     }
 }

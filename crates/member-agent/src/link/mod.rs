@@ -25,6 +25,7 @@ pub mod store;
 mod bring;
 mod carry;
 mod reconcile;
+mod release;
 
 use std::{
     collections::HashMap,

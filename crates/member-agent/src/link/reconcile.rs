@@ -40,6 +40,9 @@ const RETURNED: Duration = Duration::from_secs(1);
 /// How soon a plan is looked at again that a hub which refuses us has left.
 const REFUSED: Duration = Duration::from_secs(30);
 
+/// How many bytes of a failure the hub is told.
+const MOST_WORDS: usize = 256;
+
 /// What is kept about one Assignment between passes.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -50,6 +53,8 @@ pub(super) struct Memory {
     pub(super) drift: drift::History,
     /// The plan and the job for which Secrets were last seen to, and when.
     pub(super) secrets: Option<(Pair, String, Instant)>,
+    /// How many passes in a row have failed in this cluster.
+    troubles: u32,
     /// The newest report that the hub has shown, and of which Assignment.
     shown: Option<(String, (u64, u64))>,
 }
@@ -70,11 +75,19 @@ pub struct Failure {
     source: Error,
     /// Whether the hub has come back since the pass began: what has failed may have been on its way before.
     is_outdated: bool,
+    /// Whether it was this cluster's API server that has failed, and not the hub's.
+    is_here: bool,
+}
+
+impl Failure {
+    fn here(source: Error) -> Self {
+        Self { source, is_outdated: false, is_here: true }
+    }
 }
 
 impl From<Error> for Failure {
     fn from(source: Error) -> Self {
-        Self { source, is_outdated: false }
+        Self { source, is_outdated: false, is_here: false }
     }
 }
 
@@ -136,7 +149,18 @@ impl Link {
         }
         let outcome = match chosen.plan {
             Some(plan) if plan.epoch >= epoch => {
-                let outcome = self.act(name, plan, kept.as_deref()).await?;
+                let acted = self.act(name, plan, kept.as_deref()).await;
+                if let Some(outcome) = self.trouble(name, &acted) {
+                    // The queue tries again in any case; a hub that cannot hear it now hears it then.
+                    if let Err(failure) = self.tell(name, offered, epoch, outcome).await {
+                        info!(
+                            assignment = name,
+                            error = &failure as &dyn std::error::Error,
+                            "a failure is not told"
+                        );
+                    }
+                }
+                let outcome = acted?;
                 // Nobody is left to hear that it is done, and nothing else would wake us.
                 if is_unclaimed && self.forget_done(name).await? {
                     return Ok(Next::Change);
@@ -164,6 +188,23 @@ impl Link {
         Ok(true)
     }
 
+    /// What the hub is told of a pass that has failed in this cluster; nothing of one that has not, or may only have been
+    /// unlucky.
+    fn trouble(&self, name: &str, acted: &Result<Outcome, Failure>) -> Option<Outcome> {
+        let mut memory = self.memory();
+        let troubles = &mut memory.entry(name.to_owned()).or_default().troubles;
+        match acted {
+            Err(failure) if failure.is_here => {
+                *troubles = troubles.saturating_add(1);
+                trouble(*troubles, &failure.source)
+            }
+            _ => {
+                *troubles = 0;
+                None
+            }
+        }
+    }
+
     /// Takes the plan on, and carries it out.
     async fn act(
         &self,
@@ -181,7 +222,7 @@ impl Link {
                 });
             }
         };
-        Ok(self.carry_out(name, &record).await?)
+        self.carry_out(name, &record).await.map_err(Failure::here)
     }
 
     /// Keeps the plan with its bodies in this cluster before anything is done about it (PROTO-6); or names the body that is
@@ -201,10 +242,12 @@ impl Link {
             }
         }
         let is_same = |it: &&Record| it.plan.object.uid == plan.object.uid;
-        let member_uid = kept.filter(is_same).and_then(|it| it.member_uid.clone());
+        let same = kept.filter(is_same);
+        let (member_uid, adopted) =
+            (same.and_then(|it| it.member_uid.clone()), same.and_then(|it| it.adopted));
         let is_done = kept.is_some_and(|it| it.is_done && judge::pair(&it.plan) == judge::pair(plan));
-        let record = Record { plan: plan.clone(), member_uid, is_done, bodies };
-        Ok(Ok(self.store.put(name, record).await?))
+        let record = Record { plan: plan.clone(), member_uid, adopted, is_done, bodies };
+        Ok(Ok(self.store.put(name, record).await.map_err(Failure::here)?))
     }
 
     async fn body(&self, revision: &RevisionRef, kept: Option<&Record>) -> Result<Option<Value>, Error> {
@@ -295,6 +338,15 @@ impl Link {
     }
 }
 
+/// What the hub is told of the `troubles`th failure in a row. Of two writers at once one always loses and tries again, so the first
+/// is no news.
+fn trouble(troubles: u32, error: &Error) -> Option<Outcome> {
+    // What the API server says, but nothing about the way to it.
+    let mut message = if error.code().is_some() { error.told() } else { error.to_string() };
+    message.truncate(message.floor_char_boundary(MOST_WORDS));
+    (troubles > 1).then(|| Outcome::waiting("Trouble", &message))
+}
+
 impl Outcome {
     /// Nothing is applied, for a reason that may pass.
     pub(super) fn waiting(reason: &'static str, message: &str) -> Self {
@@ -311,6 +363,21 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proto_5_what_keeps_failing_in_the_member_is_told_with_its_reason() {
+        let failed = |code, message: &str| {
+            let status = kube::core::Status::failure(message, "").with_code(code);
+            Error::Api { call: "apply a plan", source: kube::Error::Api(status.boxed()) }
+        };
+        assert!(trouble(1, &failed(409, "the object has been modified")).is_none(), "somebody was faster");
+        let told = trouble(2, &failed(503, "etcd is away")).unwrap();
+        assert_eq!((told.verdict.state, told.verdict.reason), (ShareState::Pending, "Trouble"));
+        assert_eq!(told.verdict.message, "apply a plan failed: etcd is away");
+        assert!(told.applied.is_none(), "what was said of the plan before still holds");
+        let long = trouble(9, &failed(500, &"ü".repeat(500))).unwrap();
+        assert!(long.verdict.message.len() <= MOST_WORDS);
+    }
 
     #[test]
     fn ha_5_a_hub_that_shows_an_older_report_than_before_is_told_again() {

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use dashmap::DashMap;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kruise_core::{
-    api::fleet::assignment::{AssignmentSpec, RevisionRef},
+    api::fleet::{
+        assignment::{AssignmentSpec, RevisionRef},
+        policy::DeletionPolicy,
+    },
     runtime::{
         access::{self, Right},
         client::{Error, call},
@@ -41,6 +44,9 @@ pub struct Record {
     /// UID of the member object, once it was ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member_uid: Option<String>,
+    /// What the mark of that object says about its adoption (AD-1), for somebody may take the mark off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted: Option<DeletionPolicy>,
     /// Whether the plan's intent to delete or to let go was carried out: what is left is the plan's number.
     #[serde(default)]
     pub is_done: bool,
@@ -219,6 +225,7 @@ mod tests {
         Record {
             plan: AssignmentSpec { object, term: 2, seq: 7, epoch: 3, slice, ..AssignmentSpec::default() },
             member_uid: Some("member".into()),
+            adopted: Some(DeletionPolicy::Orphan),
             is_done: false,
             bodies: BTreeMap::from([("frv-1".to_owned(), json!({"spec": {"a": "ü && b"}}))]),
         }
@@ -228,6 +235,14 @@ mod tests {
     fn proto_6_a_kept_plan_is_read_as_it_was_written() {
         let secret: Secret = serde_json::from_value(written("asg-1", &record())).unwrap();
         assert_eq!(read(&secret), Some(("asg-1".to_owned(), record())));
+    }
+
+    #[test]
+    fn ad_1_a_plan_that_was_kept_before_adoption_was_noted_is_still_read() {
+        let mut kept = json!(record());
+        kept.as_object_mut().unwrap().remove("adopted");
+        let read: Record = serde_json::from_value(kept).unwrap();
+        assert_eq!(read, Record { adopted: None, ..record() });
     }
 
     #[test]

@@ -7,10 +7,14 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use kruise_core::runtime::client::{self, Options, User};
+use kruise_core::{
+    api::fleet::agent_token::AgentToken,
+    runtime::client::{self, Options, User},
+};
 use kube::client::Body;
 use member_agent::link::credential::{Open, Settings, Wish};
 use rcgen::{CertificateParams, CertificateSigningRequestParams, Issuer, KeyPair};
@@ -30,13 +34,17 @@ const CLUSTER: &str = "/apis/fleet.kruise.io/v1alpha1/memberclusters/member-1";
 pub(crate) struct Book {
     /// Certificates that are taken.
     pub(crate) certificates: BTreeSet<String>,
-    /// Tokens that are.
+    /// Bootstrap tokens that are.
     pub(crate) tokens: BTreeSet<String>,
+    /// Tokens of the agent's account that are.
+    pub(crate) issued: BTreeSet<String>,
+    /// How long those last that are issued from now on; a day if nothing else is said.
+    pub(crate) life: Option<SignedDuration>,
     /// Whether tokens may read the request.
     pub(crate) may_read: bool,
     /// Whether the agent has lost its rights.
     pub(crate) is_revoked: bool,
-    /// The certificate of the last request that was let in.
+    /// The certificate or the token of the last request that was let in.
     pub(crate) last: Option<String>,
     /// Requests that were made with a token: method and path.
     pub(crate) with_token: Vec<(Method, String)>,
@@ -96,6 +104,10 @@ impl Door {
         let mut book = self.book();
         let path = request.uri().path().to_owned();
         match user {
+            User::Token(token) if book.issued.contains(token) => {
+                book.last = Some(token.clone());
+                book.is_revoked.then_some(403)
+            }
             User::Token(token) if !book.tokens.contains(token) => Some(401),
             User::Token(_) => {
                 book.with_token.push((request.method().clone(), path.clone()));
@@ -169,7 +181,17 @@ impl Stage {
     /// Lets the cluster in, with a certificate that lasts for a day.
     pub(crate) fn approve(&self, door: &Door) {
         let name = self.asked().unwrap()["spec"]["signingRequest"].as_str().unwrap().to_owned();
-        let certificate = self.signed(door, &name);
+        self.let_in("certificate", &self.signed(door, &name));
+    }
+
+    /// The same with a sealed token.
+    pub(crate) fn approve_sealed(&self, door: &Door) -> AgentToken {
+        let (token, sealed) = self.issued(door);
+        self.let_in("sealedCredential", &sealed);
+        token
+    }
+
+    fn let_in(&self, field: &str, credential: &str) {
         let cluster = json!({
             "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "MemberCluster", "metadata": {"name": MEMBER},
             "spec": {"clusterUid": "u", "publicKey": "k", "accepted": true},
@@ -178,8 +200,20 @@ impl Stage {
         let _ = self.world.write(HUB, Method::POST, CLUSTER.trim_end_matches("/member-1"), &cluster);
         self.answer(json!({
             "decision": "Approved", "reason": "ApprovedByHand", "namespace": NAMESPACE, "hubUid": "the-hub",
-            "certificate": certificate,
+            (field): credential,
         }));
+    }
+
+    /// A token for a day, and what the hub writes down of it.
+    pub(crate) fn issued(&self, door: &Door) -> (AgentToken, String) {
+        let number = door.book().issued.len();
+        let life = door.book().life.unwrap_or(SignedDuration::from_hours(24));
+        let expires = self.world.now() + life;
+        let token = AgentToken { token: format!("of-the-account-{number}-{expires}"), expires };
+        door.book().issued.insert(token.token.clone());
+        let key = self.asked().unwrap()["spec"]["publicKey"].as_str().unwrap().to_owned();
+        let sealed = token.seal(&STANDARD.decode(key).unwrap(), MEMBER, "the-hub").unwrap();
+        (token, sealed)
     }
 
     /// Signs a CertificateSigningRequest.
@@ -190,8 +224,13 @@ impl Stage {
 
     /// Puts a renewed certificate where the agent looks for it.
     pub(crate) fn offer(&self, certificate: &str) {
+        self.offer_as("certificate", certificate);
+    }
+
+    /// Puts a renewed credential into this field of what the agent looks at.
+    pub(crate) fn offer_as(&self, field: &str, credential: &str) {
         let mut cluster = self.read(HUB, CLUSTER).unwrap();
-        cluster["status"]["certificate"] = json!(certificate);
+        cluster["status"][field] = json!(credential);
         self.world.write(HUB, Method::PUT, &format!("{CLUSTER}/status"), &cluster).unwrap();
     }
 

@@ -12,7 +12,7 @@ use crate::{
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/fleet-member-1/leases/agent";
 
-async fn until_asked(stage: &Stage) {
+pub(crate) async fn until_asked(stage: &Stage) {
     stage.until("it asks to join", |it| it.asked().is_some()).await;
 }
 
@@ -27,7 +27,7 @@ async fn join(stage: &Stage, door: &Door) {
     stage.acknowledged(1).await;
 }
 
-fn set_replicas(stage: &Stage, replicas: u64) {
+pub(crate) fn set_replicas(stage: &Stage, replicas: u64) {
     let mut web = stage.web().unwrap();
     web["spec"]["replicas"] = json!(replicas);
     stage.world.write(MEMBER, Method::PUT, WEB, &web).unwrap();

@@ -9,3 +9,4 @@ mod offline;
 mod others;
 mod plans;
 mod revisions;
+mod sealed;

@@ -7,7 +7,7 @@ use kruise_core::{
 };
 use serde_json::{Value, json};
 
-use crate::kit::{MEMBER, Stage, WEB, plan, play, share};
+use crate::kit::{MEMBER, Stage, WEB, plan, play, revision, share};
 
 /// An ordinary CloneSet that somebody has applied in the member, as the member's admission leaves it.
 fn ordinary(replicas: u32) -> Value {
@@ -81,6 +81,111 @@ fn ad_1_an_ordinary_object_with_the_same_manifest_is_taken_over_and_no_pod_is_to
         let annotations = stage.web().unwrap()["metadata"]["annotations"].to_string();
         assert!(!annotations.contains("fleet.kruise.io/"), "{annotations}");
         assert_eq!(pods(&stage), before);
+        // It is its owner's again, who can go on with it.
+        edit(&stage, "v9");
+        stage.until("that is rolled out", |it| it.images() == ["v9"; 3]).await;
+    });
+}
+
+/// Somebody who gives the object another image.
+fn edit(stage: &Stage, image: &str) {
+    let mut web = stage.web().unwrap();
+    web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+    stage.world.write(MEMBER, Method::PUT, &format!("{WEB}?fieldManager=owner"), &web).unwrap();
+}
+
+#[test]
+fn del_3_what_is_let_go_of_at_rest_rolls_out_later_edits_and_restarts_nothing_before() {
+    play(async |stage| {
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", resting()));
+        stage.until("they run", |it| it.told()["counts"]["available"] == 3).await;
+        let before = pods(&stage);
+        assert_eq!(stage.web().unwrap()["spec"]["updateStrategy"]["rollingUpdate"]["paused"], true);
+        let mut orphan = plan(2, "v1", Value::Null);
+        orphan["intent"] = json!("Orphan");
+        stage.assign(orphan);
+        stage.until("that is said", |it| it.told()["state"] == "Orphaned").await;
+        stage.pass(120).await;
+        assert_eq!(pods(&stage), before);
+        edit(&stage, "v2");
+        stage.until("that is rolled out", |it| it.images() == ["v2"; 3]).await;
+    });
+}
+
+#[test]
+fn del_3_what_is_let_go_of_in_a_release_stays_where_it_is() {
+    play(async |stage| {
+        stage.publish("v1");
+        stage.publish("v2");
+        stage.assign(plan(1, "v1", resting()));
+        stage.until("they run", |it| it.told()["counts"]["available"] == 3).await;
+        let mut release =
+            plan(2, "v2", json!({"cloneSet": {"replicas": 3, "updated": 1, "maxUnavailable": 1}}));
+        release["stable"] = revision("v1");
+        stage.assign(release.clone());
+        stage.until("one is updated", |it| it.told()["counts"]["updatedAvailable"] == 1).await;
+        (release["seq"], release["slice"]["cloneSet"]["maxUnavailable"]) = (json!(3), json!(0));
+        stage.assign(release);
+        stage.acknowledged(3).await;
+        let before = pods(&stage);
+        let mut orphan = plan(4, "v2", Value::Null);
+        orphan["intent"] = json!("Orphan");
+        stage.assign(orphan);
+        stage.until("that is said", |it| it.told()["state"] == "Orphaned").await;
+        stage.pass(300).await;
+        assert_eq!((pods(&stage), stage.images()), (before, ["v1", "v1", "v2"].map(str::to_owned).to_vec()));
+        let patch = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}});
+        stage.world.write(MEMBER, Method::PATCH, WEB, &patch).unwrap();
+        stage.until("its owner ends the release", |it| it.images() == ["v2"; 3]).await;
+    });
+}
+
+#[test]
+fn ad_1_an_adopted_object_whose_marks_were_replaced_away_is_not_deleted() {
+    play(async |stage| {
+        let before = runs(&stage, 3).await;
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", resting()));
+        stage.acknowledged(1).await;
+        // What `kubectl replace` does with a manifest of the owner's.
+        let mut web = stage.web().unwrap();
+        web["metadata"]["annotations"] = json!({});
+        stage.world.write(MEMBER, Method::PUT, &format!("{WEB}?fieldManager=owner"), &web).unwrap();
+        let mark = |it: &Stage, name: &str| it.web().unwrap()["metadata"]["annotations"][name].clone();
+        stage.until("it is ours again", |it| mark(it, "fleet.kruise.io/hub-uid") == "the-hub").await;
+        assert_eq!(mark(&stage, "fleet.kruise.io/adopted"), "Delete");
+        let mut delete = plan(2, "v1", Value::Null);
+        delete["intent"] = json!("Delete");
+        stage.assign(delete);
+        stage.until("that is said", |it| it.told()["appliedSeq"] == 2).await;
+        stage.pass(60).await;
+        assert_eq!(pods(&stage), before);
+    });
+}
+
+/// The object with a number that does not fit into its type.
+fn garble(stage: &Stage) {
+    let mut web = stage.web().unwrap();
+    web["spec"]["minReadySeconds"] = json!(3_000_000_000_u64);
+    stage.world.put_back(MEMBER, "clonesets.apps.kruise.io", web);
+}
+
+#[test]
+fn del_1_an_object_that_cannot_be_read_is_deleted_before_that_is_said() {
+    play(async |stage| {
+        stage.publish("v1");
+        stage.assign(plan(1, "v1", share(3, 3)));
+        stage.acknowledged(1).await;
+        garble(&stage);
+        stage.until("that is told", |it| it.told()["state"] == "Failed").await;
+        let condition = stage.told()["conditions"][0].clone();
+        assert_eq!(condition["reason"], "Unreadable", "{condition}");
+        let mut delete = plan(2, "v1", Value::Null);
+        delete["intent"] = json!("Delete");
+        stage.assign(delete);
+        stage.until("that is said", |it| it.told()["appliedSeq"] == 2).await;
+        assert_eq!(stage.web(), None);
     });
 }
 

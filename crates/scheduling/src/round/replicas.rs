@@ -18,19 +18,35 @@ impl Draft<'_> {
         self.shrink();
         self.grow();
         self.count_moves();
+        self.tell_of_drains();
+    }
+
+    /// Says which clusters cannot be emptied. A drain that is under way is not held: it takes a step whenever the one before
+    /// it is done.
+    fn tell_of_drains(&mut self) {
+        let is_moving = self.is_moving();
         for place in self.heard().collect::<Vec<_>>() {
             let line = &self.lines[place];
             let draining =
                 matches!(self.world.clusters[place].candidate.state, State::Draining | State::Excluded);
-            if draining && line.replicas > 0 {
-                let (cluster, replicas) = (self.ledger.rows[place].cluster.clone(), line.replicas);
-                self.conditions.push(if self.keeps_volumes(place) {
-                    Condition::VolumesHeld { cluster, replicas }
-                } else {
-                    Condition::DrainHeld { cluster, replicas }
-                });
+            if !draining || line.replicas == 0 {
+                continue;
+            }
+            let (cluster, replicas) = (self.ledger.rows[place].cluster.clone(), line.replicas);
+            if self.keeps_volumes(place) {
+                self.conditions.push(Condition::VolumesHeld { cluster, replicas });
+            } else if !is_moving {
+                self.conditions.push(Condition::DrainHeld { cluster, replicas });
             }
         }
+    }
+
+    /// Whether replicas are on their way: granted or taken now, still starting, or not known to have left yet.
+    fn is_moving(&self) -> bool {
+        self.heard().any(|place| {
+            let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
+            line.replicas != line.before || line.starting > 0 || row.replicas.exposure > row.replicas.grant
+        })
     }
 
     fn shrink(&mut self) {

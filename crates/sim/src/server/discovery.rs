@@ -211,6 +211,10 @@ fn subresources(kind: &Resource) -> Vec<Subresource<'_>> {
         all.push(Subresource { name: "resize", kind: own, verbs: &READ_AND_CHANGE });
         all.push(Subresource { name: "log", kind: own, verbs: &["get"] });
     }
+    if kind.is_core("serviceaccounts") {
+        let token = ("authentication.k8s.io", "v1", "TokenRequest");
+        all.push(Subresource { name: "token", kind: token, verbs: &CREATE });
+    }
     all
 }
 

@@ -43,7 +43,7 @@ pub(crate) const MEMBER_JOINS: &[&str] = &[
 pub(crate) const HUB_FULL: &[&str] = &[
     "hub.image.repository=mirror.example/kruise-hub,hub.image.tag=1.2.3,hub.replicas=3",
     "hub.webhook.port=9443,hub.dedicatedApi=true,hub.loggingFormat=,hub.priorityClassName=system-cluster-critical",
-    "hub.autoApprove[0]=eu-*\\,env=prod,hub.autoApprove[1]=us-1",
+    "hub.autoApprove[0]=eu-*\\,env=prod,hub.autoApprove[1]=us-1,hub.agentCredentials=token",
     "hub.nodeSelector.disk=ssd,hub.extraArgs={--leader-election-lease-duration=30s}",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=a",
     "serviceAccount.annotations.owner=b,imagePullSecrets[0].name=d,pullSecrets.enabled=true",

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use hub::members::joining::AutoApprove;
+use hub::members::{account::Credentials, joining::AutoApprove};
 use member_agent::{daemon, manager};
 use serde_json::Value;
 
@@ -107,6 +107,8 @@ fn the_hub_takes_what_the_chart_gives_it() -> Result<()> {
         let rules: &[&str] = if values.is_empty() { &[] } else { &["eu-*,env=prod", "us-1"] };
         let rules: Vec<AutoApprove> = rules.iter().map(|it| it.parse().unwrap()).collect();
         assert_eq!(settings.auto_approve, rules);
+        let credentials = if values.is_empty() { Credentials::Certificate } else { Credentials::Token };
+        assert_eq!(settings.credentials, credentials);
         let port = |name: &str| {
             let ports = container["ports"].as_array().into_iter().flatten();
             ports.filter(|it| it["name"] == name).map(|it| it["containerPort"].clone()).next()

@@ -108,7 +108,12 @@ async fn a_member_is_installed_upgraded_and_uninstalled() -> Result<()> {
     assert!(admits_pods(&cluster, &namespace)?, "nothing is blocked afterwards");
     let kept = get(&cluster, &["--namespace", &namespace, "clonesets.v1beta1.apps.kruise.io", "kept"])?;
     assert_eq!(kept["metadata"]["name"], "kept", "definitions and objects are still there");
-    eventually("the namespace is gone", async || {
+    let status = &get(&cluster, &["namespace", "kruise-system"])?["status"];
+    assert_eq!(status["phase"], "Active", "with the link to a hub the agent's key is in there");
+
+    MEMBER.install(&cluster, &[])?;
+    MEMBER.uninstall(&cluster)?;
+    eventually("the namespace is gone, as no hub knows this cluster", async || {
         Ok(get(&cluster, &["namespace", "kruise-system"])?.is_null().then_some(()))
     })
     .await?;

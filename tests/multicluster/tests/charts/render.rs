@@ -146,6 +146,35 @@ fn g_01_definitions_stay_unless_somebody_asks() -> Result<()> {
 }
 
 #[test]
+fn join_6_the_namespace_with_the_key_of_a_member_outlives_the_release() -> Result<()> {
+    let policy = |values: &[&str]| -> Result<Value> {
+        let objects = MEMBER.render(values)?;
+        let namespace = named(&objects, "Namespace", "kruise-system");
+        Ok(namespace["metadata"]["annotations"]["helm.sh/resource-policy"].clone())
+    };
+    assert_eq!(policy(MEMBER_JOINS)?, "keep");
+    assert_eq!(policy(MEMBER_FULL)?, "keep", "also where it was joined by hand: plans are in there");
+    assert_eq!(policy(&[])?, Value::Null, "no hub, no key");
+    Ok(())
+}
+
+#[test]
+fn the_namespace_of_bodies_is_made_also_where_the_hub_has_its_own_already() -> Result<()> {
+    let made = |values: &[&str]| -> Result<Vec<String>> {
+        let objects = HUB.render(values)?;
+        let all = of_kind(&objects, "Namespace").into_iter();
+        let mut names: Vec<_> =
+            all.filter_map(|it| it["metadata"]["name"].as_str().map(str::to_owned)).collect();
+        names.sort();
+        Ok(names)
+    };
+    assert_eq!(made(&[])?, ["fleet-content", "fleet-system"]);
+    assert_eq!(made(&["installation.createNamespace=false"])?, ["fleet-content"]);
+    assert_eq!(made(&["installation.createContentNamespace=false"])?, ["fleet-system"]);
+    Ok(())
+}
+
+#[test]
 fn g_01_everything_follows_the_namespace_of_the_values() -> Result<()> {
     let objects = MEMBER
         .render(&["installation.namespace=elsewhere", "hub.enabled=true,hub.uid=a,hub.kubeconfigSecret=b"])?;

@@ -1,10 +1,40 @@
-//! Section 23 of the specification: the rows that only members can answer.
+//! Section 23 of the specification: the rows that only members can answer. The others are in `joining`.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use multicluster::{eventually, stage::merged};
 use serde_json::{Value, json};
 
-use crate::kit::{Disturbs, on, web};
+use crate::kit::{Disturbs, Stage, condition, lives, on, web};
+
+#[test]
+fn row_3_a_policy_that_comes_to_select_no_cluster_changes_nothing_that_runs() -> Result<()> {
+    on(Disturbs::Nothing, async |stage| {
+        stage.apply(&web(6, "lab/web:1", json!({})))?;
+        let before = stage.rests(6, "lab/web:1", 6).await?;
+        stage.place(json!({"clusters": {"names": ["nowhere"]}}))?;
+        // One after the other: the hub may hear of an object before it hears of a policy that was written earlier.
+        is_placed_nowhere(stage).await?;
+        stage.apply(&web(9, "lab/web:2", json!({})))?;
+        is_placed_nowhere(stage).await?;
+        assert_eq!(stage.sorted_shares().await?, [2, 2, 2]);
+        assert_eq!(lives(&stage.pods().await?), lives(&before), "nothing happened to any pod");
+        // Selected again, they catch up.
+        stage.place(json!({}))?;
+        stage.rests(9, "lab/web:2", 9).await.map(drop)
+    })
+}
+
+/// Waits until the binding says that no cluster was chosen for the object as it is now.
+async fn is_placed_nowhere(stage: &Stage) -> Result<()> {
+    eventually("the binding says that no cluster was chosen", async || {
+        let (web, status) = (stage.web().await?, stage.binding().await?["status"].clone());
+        let scheduled = condition(&status, "Scheduled");
+        let is_told = scheduled["status"] == "False" && scheduled["reason"] == "NoCluster";
+        ensure!(is_told && scheduled["observedGeneration"] == web["metadata"]["generation"], "{status}");
+        Ok(Some(()))
+    })
+    .await
+}
 
 #[test]
 fn row_6_a_patch_that_does_not_apply_keeps_out_one_cluster_and_the_others_go_on() -> Result<()> {
@@ -30,6 +60,64 @@ fn row_6_a_patch_that_does_not_apply_keeps_out_one_cluster_and_the_others_go_on(
         })
         .await
     })
+}
+
+/// Has a member serve CloneSets as the fleet asks for them, or not. Those that are there stay in any case.
+fn serve(stage: &Stage, member: &str, is_served: bool) -> Result<()> {
+    let (cluster, crd) = (&stage.fleet.member(member).cluster, "clonesets.apps.kruise.io");
+    let stored: Value = serde_json::from_str(&cluster.kubectl(&["get", "crd", crd, "-o", "json"])?)?;
+    let mut versions = stored["spec"]["versions"].as_array().into_iter().flatten();
+    let place = versions.position(|it| it["name"] == "v1beta1").context("it has the version")?;
+    let path = format!("/spec/versions/{place}/served");
+    let patch = json!([{"op": "replace", "path": path, "value": is_served}]).to_string();
+    cluster.kubectl(&["patch", "crd", crd, "--type=json", "--patch", &patch]).map(drop)
+}
+
+#[test]
+fn row_9_a_member_that_lacks_the_kind_gets_nothing_new_and_keeps_what_it_has() -> Result<()> {
+    on(Disturbs::Member("m3"), async |stage| {
+        stage.apply(&web(6, "lab/web:1", json!({})))?;
+        stage.rests(6, "lab/web:1", 6).await?;
+        let there = stage.seen_by(&["m3"]);
+        let before = there.pods().await?;
+        assert_eq!(before.len(), 2);
+        serve(stage, "m3", false)?;
+        let second = stage.beside().await?;
+        let lacking = lacks_the_kind(stage, &second).await;
+        serve(stage, "m3", true)?;
+        let closed = second.close().await;
+        lacking.and(closed)?;
+        assert_eq!(lives(&there.pods().await?), lives(&before), "nothing happened to any pod");
+        // It serves the kind again, and is used again.
+        eventually("m3 takes part", async || {
+            let status = stage.binding().await?["status"].clone();
+            let scheduled = condition(&status, "Scheduled");
+            ensure!(scheduled["status"] == "True" && scheduled["message"] == "", "{status}");
+            Ok(Some(()))
+        })
+        .await?;
+        stage.apply(&web(12, "lab/web:1", json!({})))?;
+        stage.rests(12, "lab/web:1", 12).await?;
+        assert_eq!(stage.sorted_shares().await?, [4, 4, 4]);
+        Ok(())
+    })
+}
+
+async fn lacks_the_kind(stage: &Stage, second: &Stage) -> Result<()> {
+    eventually("the hub knows", async || {
+        let status = stage.binding().await?["status"].clone();
+        let message = condition(&status, "Scheduled")["message"].clone();
+        ensure!(message == "APINotSupported: the kind is not served by m3", "{status}");
+        Ok(Some(()))
+    })
+    .await?;
+    second.apply(&web(6, "lab/web:1", json!({})))?;
+    second.rests(6, "lab/web:1", 6).await?;
+    ensure!(second.shares().await?["m3"] == 0, "it is left out");
+    stage.apply(&web(9, "lab/web:1", json!({})))?;
+    stage.seen_by(&["m1", "m2"]).has(7, "lab/web:1").await?;
+    ensure!(stage.shares().await?["m3"] == 2, "it is frozen");
+    Ok(())
 }
 
 #[test]
@@ -103,9 +191,4 @@ fn row_11_an_object_of_another_hub_is_a_conflict_and_is_not_touched() -> Result<
             .kubectl(&["--namespace", &stage.namespace, "delete", "clonesets.apps.kruise.io", "web"])
             .map(drop)
     })
-}
-
-fn condition(status: &Value, kind: &str) -> Value {
-    let conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().find(|it| it["type"] == kind).cloned().unwrap_or_default()
 }

@@ -36,7 +36,7 @@ fn bud_3_and_bud_8_no_release_takes_down_or_adds_more_than_allowed() -> Result<(
             try_join_all(few.iter().map(|case| async move {
                 let stage = stage.beside().await?;
                 release(&stage, case).await?;
-                stage.close()
+                stage.close().await
             }))
             .await?;
         }

@@ -10,13 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{
     cases,
-    kit::{Disturbs, Limits, Seen, Stage, among, on, rolling, web},
+    kit::{Disturbs, Limits, Stage, among, lives, on, rolling, web},
 };
-
-/// The pods, as far as a restart or a new one would show.
-fn lives(pods: &[Seen]) -> Vec<(&str, i32)> {
-    pods.iter().map(|it| (it.uid.as_str(), it.restarts)).collect()
-}
 
 #[test]
 fn bud_6_a_member_cut_off_during_a_release_holds_its_part_and_comes_back_exact() -> Result<()> {

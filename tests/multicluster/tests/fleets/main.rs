@@ -5,16 +5,20 @@
 //!
 //! `FLEET_CASES=N` makes the kills of a kind N, as far as there are so many; in CI they are a few.
 
+mod adoption;
 mod ahead;
 mod bad_input;
 mod budgets;
+mod commands;
 mod faults;
 mod in_place;
 mod kit;
+mod leaving;
 mod losses;
 mod moves;
 mod partition;
 mod pods_to_delete;
+mod quota;
 mod room;
 mod scale;
 mod secrets;

@@ -8,5 +8,6 @@ mod doors;
 mod kit;
 mod members;
 mod reach;
+mod sealed;
 mod tenants;
 mod wire;

@@ -197,6 +197,9 @@ impl Member {
 
     /// The hub as its agent sees it.
     pub(crate) async fn on_hub(&self, hub: &Hub) -> Result<Client> {
+        if let Some(token) = self.kept("token")? {
+            return hub.as_holder(&token).await;
+        }
         let mut config = hub.cluster.config().await?;
         let mut auth = kube::config::AuthInfo::default();
         let field = |name: &str| -> Result<String> {
@@ -217,6 +220,14 @@ impl Member {
 }
 
 impl Hub {
+    /// The hub as the holder of a token sees it.
+    pub(crate) async fn as_holder(&self, token: &str) -> Result<Client> {
+        let mut config = self.cluster.config().await?;
+        let token = Some(token.to_owned().into());
+        config.auth_info = kube::config::AuthInfo { token, ..kube::config::AuthInfo::default() };
+        Ok(Client::try_from(config)?)
+    }
+
     /// The time by the machine's clock: tests may look at it, our programs only through their own.
     #[expect(clippy::disallowed_methods, reason = "a token ends by the clock of a real API server")]
     pub(crate) fn now(&self) -> Result<jiff::Timestamp> {

@@ -50,10 +50,20 @@ async fn code(client: &Client, attempt: &Attempt, path: &str) -> Result<u16> {
 /// SEC-1, SEC-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sec_1_an_agent_reaches_nothing_of_another_cluster() -> Result<()> {
-    let hub = Hub::start(&["--auto-approve=reach-*"]).await?;
+    reaches_nothing("certificate", ["reach-1", "reach-2"]).await
+}
+
+/// SEC-1: the same rights, whatever the hub knows it by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sec_1_nor_does_an_agent_with_a_token() -> Result<()> {
+    reaches_nothing("token", ["reach-3", "reach-4"]).await
+}
+
+async fn reaches_nothing(credentials: &str, names: [&str; 2]) -> Result<()> {
+    let hub = Hub::start(&["--auto-approve=reach-*", &format!("--agent-credentials={credentials}")]).await?;
     hub.forget_members()?;
     let mut members = Vec::new();
-    for (place, name) in [("m1", "reach-1"), ("m2", "reach-2")] {
+    for (place, name) in ["m1", "m2"].into_iter().zip(names) {
         let mut member = Member::new(&hub, place, name).await?;
         member.give(&Token::create(&hub, name, 1, HOUR)?)?;
         member.start(&[]).await?;
@@ -61,6 +71,7 @@ async fn sec_1_an_agent_reaches_nothing_of_another_cluster() -> Result<()> {
     }
     for member in &members {
         member.ready(&hub).await?;
+        assert_eq!(member.kept("token")?.is_some(), credentials == "token");
     }
     let resources = resources(&hub).await?;
     assert!(

@@ -1,5 +1,6 @@
 //! Section 23, numbered in the order of its rows.
 
+use kruise_core::runtime::webhook::Verdict;
 use scheduling::{
     ledger::{ReportRefused, Revision, Row, Share, Taken},
     names::ClusterName,
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{cloneset, cluster, policy, refusal};
 use crate::{
-    admission::{object, policy as policies},
+    admission::{object, policy as policies, reviews},
     placement::kinds::pods_report,
 };
 
@@ -242,6 +243,25 @@ fn bad_input_10_a_report_that_cannot_be_true_is_refused_and_the_last_one_kept() 
     let mut negative = good;
     negative["replicas"] = json!(-1);
     assert!(status(negative, 4).is_err(), "a negative count cannot even be read");
+}
+
+#[test]
+fn split_9_what_is_above_the_quota_already_may_be_changed_as_long_as_it_does_not_grow() {
+    let quota = object::Quota { limit: 20, used_by_others: 15 };
+    let judged = |replicas, image: &str| {
+        let mut object = cloneset(replicas, json!({"maxSurge": 1}));
+        object["spec"]["template"] = json!({"spec": {"containers": [{"name": "main", "image": image}]}});
+        let request = json!({
+            "uid": "1", "operation": "UPDATE", "object": object, "oldObject": cloneset(10, json!({"maxSurge": 1})),
+            "kind": {"group": "apps.kruise.io", "version": "v1beta1", "kind": "CloneSet"},
+            "resource": {"group": "apps.kruise.io", "version": "v1beta1", "resource": "clonesets"},
+        });
+        let request = serde_json::from_value(request).unwrap();
+        refusal(reviews::with_fleet_rules(Verdict::allow(), &request, Some(quota)))
+    };
+    assert_eq!(judged(10, "a:2"), None, "a new image needs no more pods");
+    assert_eq!(judged(8, "a:1"), None, "fewer replicas are what the limit asks for");
+    assert_names(judged(11, "a:1"), "spec.replicas: Forbidden", "allows 20, and 15 are taken");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! is an ImagePullJob on the hub for each image that changes. It belongs to the CloneSet, is placed by the same policy, and its
 //! parallelism is the fleet's like that of any other (IPJ-1). Members download nothing by themselves for what a hub gave them.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kruise_core::{
     api::{
         cloneset::v1beta1::RollingUpdateCloneSetStrategy,
@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 use crate::names;
 
+/// The annotation of a job that says under which number of a leadership it was made.
+const TERM: &str = "fleet.kruise.io/term";
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
@@ -53,6 +55,13 @@ pub fn is_download(object: &Value) -> bool {
     object["metadata"]["labels"][keys::DOWNLOADS_FOR].is_string()
 }
 
+/// Whether a later leadership than this one made a job: then it is not this one's to end (PROTO-3).
+pub fn is_of_later(job: &ObjectMeta, term: u64) -> bool {
+    let made = job.annotations.as_ref().and_then(|it| it.get(TERM));
+    // Those of older versions say nothing.
+    made.is_some_and(|it| it.parse::<u64>().is_ok_and(|it| it > term))
+}
+
 /// A release, as far as downloads go.
 #[derive(Debug)]
 pub struct Release<'a> {
@@ -66,6 +75,8 @@ pub struct Release<'a> {
     pub target: &'a str,
     /// The body that they come from.
     pub stable: &'a Value,
+    /// The number of the leadership that makes the jobs.
+    pub term: u64,
 }
 
 impl Release<'_> {
@@ -95,6 +106,7 @@ impl Release<'_> {
         let mut jobs = downloads.jobs(&images);
         for job in &mut jobs {
             job["metadata"]["labels"][keys::DOWNLOADS_FOR] = json!(self.reference.uid);
+            job["metadata"]["annotations"][TERM] = json!(self.term.to_string());
             job["metadata"]["name"] = named(&job["metadata"]["name"]);
             job["spec"]["parallelism"] = whole(&job["spec"]["parallelism"])?;
         }
@@ -186,6 +198,7 @@ mod tests {
             owner: &OwnerReference { name: "web".into(), ..OwnerReference::default() },
             target: "2",
             stable: &stable,
+            term: 4,
         };
         release.jobs()
     }
@@ -199,6 +212,14 @@ mod tests {
         assert_eq!(job["spec"]["podSelector"], json!({"matchLabels": {"app": "web"}}));
         assert_eq!(job["metadata"]["labels"][keys::DOWNLOADS_FOR], "u");
         assert_eq!(job["metadata"]["ownerReferences"][0]["name"], "web");
+    }
+
+    #[test]
+    fn proto_3_a_job_of_a_later_leadership_is_not_ended_by_an_earlier_one() {
+        let job = jobs(|_, _| {}).unwrap().remove(0);
+        let meta: ObjectMeta = serde_json::from_value(job["metadata"].clone()).unwrap();
+        assert!(is_of_later(&meta, 3) && !is_of_later(&meta, 4) && !is_of_later(&meta, 5));
+        assert!(!is_of_later(&ObjectMeta::default(), 0), "one of an older version");
     }
 
     #[test]

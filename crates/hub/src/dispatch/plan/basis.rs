@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kruise_core::api::fleet::{
-    GROUP, PatchStep,
+    GROUP,
     binding::{Ledger as Saved, PolicyRef, RebalanceProgress},
     keys::{self, features},
 };
@@ -27,7 +27,7 @@ use crate::{
     dispatch::{pods::Routing, status::Trouble},
     placement::{
         kinds::{self, Kind, PodNumbers},
-        overrides,
+        overrides::{self, Changes},
         round::{self, Member, Prepared},
     },
 };
@@ -41,7 +41,7 @@ pub(super) struct Basis {
     /// What is stored once for all clusters.
     pub(super) body: Value,
     /// What differs in each cluster, in the order of the clusters; or why that cannot be.
-    pub(super) patches: Vec<Result<Vec<PatchStep>, String>>,
+    pub(super) changes: Vec<Result<Changes, String>>,
     /// What each gets of the Secrets that a job names.
     pub(super) secrets: Deal,
 }
@@ -50,9 +50,9 @@ impl Basis {
     pub(super) fn new(observed: &Observed<'_>, winner: &Winner, kind: &dyn Kind) -> Self {
         let body = kinds::body(kind, observed.object);
         let of = |it: &Cluster| overrides::for_cluster(&winner.placement, &it.facts, &body);
-        let patches = observed.clusters.iter().map(|it| of(it).map_err(|it| it.to_string())).collect();
+        let changes = observed.clusters.iter().map(|it| of(it).map_err(|it| it.to_string())).collect();
         let target = kinds::revision(kind, observed.object);
-        Self { saved: observed.saved(), target, body, patches, secrets: Deal::default() }
+        Self { saved: observed.saved(), target, body, changes, secrets: Deal::default() }
     }
 
     /// What clusters are asked about the object's pods.
@@ -63,7 +63,7 @@ impl Basis {
         kind: (&str, &str),
         replicas: u32,
     ) -> Room {
-        Room::new(observed, winner, kind, &self.body, &self.patches, replicas)
+        Room::new(observed, winner, kind, &self.body, &self.changes, replicas)
     }
 
     /// Judges every cluster by the policy. Objects without pods have none in `numbers`.
@@ -123,7 +123,7 @@ impl Basis {
         states.extend((cluster.word == Word::Doubted).then_some(State::Offline));
         // It is told to let go of everything; until it has, its share stands.
         states.extend(cluster.leaves_at_once().map(|_| State::Offline));
-        states.extend(self.patches[place].is_err().then_some(State::Unsupported));
+        states.extend(self.changes[place].is_err().then_some(State::Unsupported));
         states.extend(self.secrets.state(place));
         // It gets no more until it has said how much that can be.
         states.extend(room.is_awaited(place).then_some(State::Cordoned));

@@ -8,14 +8,17 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use kruise_core::api::fleet::{
-    assignment::{Assignment, Intent},
+    assignment::{Assignment, Intent, ShareState},
     binding::{FleetBinding, Ledger},
     keys, told,
 };
 use serde_json::Value;
 
 use super::{Cluster, Observed, Round, shares::is_heard};
-use crate::{dispatch::status::Standing, members::roster};
+use crate::{
+    dispatch::{status::Standing, term},
+    members::roster,
+};
 
 /// How long a cluster is waited for whose word does not fit. After that it alone is left as it is: one agent that is mistaken,
 /// or lies, must not hold the others up (SEC-5).
@@ -92,18 +95,30 @@ pub(super) fn anew(object: &Value) -> Ledger {
 }
 
 /// Whether the newer plan of a cluster is taken over: a person said so of exactly this plan, or the ledger was lost, and knows
-/// nothing of the cluster or has not heard it since. A row that is merely new is not that: its cluster may say anything (SEC-5).
+/// nothing of the cluster or has not heard it since. A row that is merely new is not that: its cluster may say anything (SEC-5),
+/// except that it has given the object up before. Then there is nothing to take over but a number, which went with an earlier
+/// ledger of the object (PROTO-3).
 pub(super) fn may_take_over(saved: &Ledger, binding: Option<&FleetBinding>, cluster: &Cluster) -> bool {
     let name = &cluster.facts.name;
     let is_asked = cluster.stored().is_some_and(|it| it.intent == Intent::Ask);
     let is_lost = match binding.and_then(|it| it.spec.ledger.clusters.get(name)) {
         // Nothing was granted to whoever is only asked, and that is known.
         None => saved.rebuilt || !is_asked,
-        Some(row) => saved.rebuilt && row.report.is_none() && !row.acknowledged,
+        Some(row) => (saved.rebuilt || has_given_up(cluster)) && row.report.is_none() && !row.acknowledged,
     };
     let said = binding.and_then(|it| it.metadata.annotations.as_ref()?.get(keys::RECOVER));
     let said: BTreeMap<String, u64> = said.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default();
     is_lost || said.get(name) == Some(&cluster.newest())
+}
+
+/// Whether a cluster refuses a share because the last plan that it knows was the end of the object there. What is out of reach is no
+/// number that was ever written.
+fn has_given_up(cluster: &Cluster) -> bool {
+    let (Some(stored), Some(status)) = (cluster.stored(), cluster.status()) else { return false };
+    stored.intent == Intent::Apply
+        && matches!(status.state, Some(ShareState::Deleted | ShareState::Orphaned))
+        && status.applied_seq > stored.seq
+        && term::believable(status.applied_seq, stored.seq) == status.applied_seq
 }
 
 #[cfg(test)]

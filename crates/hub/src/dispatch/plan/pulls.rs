@@ -81,7 +81,7 @@ pub(super) fn plan(
         Ok(prepared) => prepared,
         Err(trouble) => return held(observed, trouble),
     };
-    let Basis { saved, target, body, patches, secrets } = &basis;
+    let Basis { saved, target, body, changes, secrets } = &basis;
     let target = *target;
     let (job, decisions, before, unheard) = job(observed, saved, &prepared, numbers, target);
     let rows = job.rows.iter().zip(&prepared.clusters).map(|(slots, cluster)| row(slots, cluster, target));
@@ -106,7 +106,7 @@ pub(super) fn plan(
         planned,
         routing: &routing,
         room: &room,
-        patches,
+        changes,
         secrets,
         pulls: Some(job),
     };
@@ -383,7 +383,7 @@ fn copies(
             let told = observed.last_told(row.cluster.as_str());
             told.map(|it| Copy { failed_nodes: told_nodes(observed, &row.cluster), ..counted(&it.counts) })
         } else {
-            status(observed, &row.cluster).map(copy)
+            status(observed, &row.cluster).map(|it| copy(it, is_late))
         };
         copies
             .push((row.cluster.clone(), Copy { is_lost: state == State::Lost, ..said.unwrap_or_default() }));
@@ -391,10 +391,13 @@ fn copies(
     copies
 }
 
-fn copy(status: &AssignmentStatus) -> Copy {
+fn copy(status: &AssignmentStatus, is_late: bool) -> Copy {
+    // Once time is over, one that could not begin will not: nothing more is to be heard of it.
+    let is_stuck = matches!(status.state, Some(ShareState::Failed | ShareState::Conflict));
+    let is_idle = status.counts.active.unwrap_or_default() == 0;
     Copy {
         failed_nodes: status.failures.iter().filter(|it| it.len() <= LONGEST_NAME).cloned().collect(),
-        is_final: status.completed,
+        is_final: status.completed || is_late && is_stuck && is_idle,
         ..counted(&status.counts)
     }
 }

@@ -4,7 +4,7 @@
 //! Assignment that does nothing but ask, and that is in no ledger: nothing was promised by it.
 
 use kruise_core::api::fleet::{
-    PatchStep, Slice,
+    Slice,
     assignment::{Assignment, AssignmentSpec, AssignmentStatus, CapacityQuestion, Intent},
     keys::features,
     policy::{DynamicWeights, Placement, ReplicasMode, WhenShort},
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Cluster, Observed, Winner, Write, shares::is_heard};
 use crate::placement::{
-    overrides,
+    overrides::{self, Changes},
     select::{Selection, select},
 };
 
@@ -71,13 +71,13 @@ struct Asked {
 }
 
 impl Room {
-    /// What is to be asked. `patches` are what differs in each cluster.
+    /// What is to be asked. `changes` are what differs in each cluster.
     pub(super) fn new(
         observed: &Observed<'_>,
         winner: &Winner,
         kind: (&str, &str),
         body: &Value,
-        patches: &[Result<Vec<PatchStep>, String>],
+        changes: &[Result<Changes, String>],
         replicas: u32,
     ) -> Self {
         let placement = &*winner.placement;
@@ -85,10 +85,11 @@ impl Room {
             return Self { asked: vec![Asked::default(); observed.clusters.len()] };
         }
         let plain = question(placement, body, replicas);
-        let asked = observed.clusters.iter().zip(patches).map(|(cluster, patches)| {
+        let asked = observed.clusters.iter().zip(changes).map(|(cluster, changes)| {
             let can_answer = cluster.facts.can(features::CAPACITY);
-            let Some(patches) = patches.as_ref().ok().filter(|_| can_answer) else { return Asked::default() };
-            let question = match patches.as_slice() {
+            let Some(changes) = changes.as_ref().ok().filter(|_| can_answer) else { return Asked::default() };
+            // Which registry images come from takes no room.
+            let question = match changes.patches.as_slice() {
                 [] => plain.clone(),
                 patches => {
                     let mut changed = body.clone();

@@ -1,10 +1,13 @@
 //! From shares to Assignments.
 
+use std::time::Duration;
+
 use kruise_core::api::fleet::{
-    PatchStep, Slice,
+    Slice,
     assignment::{Assignment, AssignmentSpec, Intent, RevisionRef},
-    binding::{FleetBindingSpec, Ledger as Saved},
+    binding::{FleetBindingSpec, Ledger as Saved, RebalanceProgress},
     keys::reasons,
+    policy::{DynamicWeights, Placement, RebalanceTrigger},
     revision::FleetRevisionSpec,
 };
 use scheduling::{
@@ -16,8 +19,8 @@ use scheduling::{
 use serde_json::Value;
 
 use super::{
-    Body, Cluster, Observed, Pulls, Round, Unheard, Winner, Write, ahead, caution::Word, is_over, is_saved,
-    names::Names, room::Room, secrets::Deal, selection,
+    Body, Cluster, Observed, Pulls, Round, Stable, Unheard, Winner, Write, ahead, caution::Word, is_over,
+    is_saved, keep_numbers, names::Names, room::Room, secrets::Deal, selection,
 };
 use crate::{
     dispatch::{
@@ -28,6 +31,7 @@ use crate::{
     ledger,
     placement::{
         kinds::{Granted, Kind},
+        overrides::Changes,
         round::{Prepared, fingerprint},
         select::Selection,
     },
@@ -47,7 +51,7 @@ pub(super) struct Draft<'a> {
     /// What clusters are asked about its pods.
     pub(super) room: &'a Room,
     /// What differs in each cluster, in the order of the clusters; or why that cannot be.
-    pub(super) patches: &'a [Result<Vec<PatchStep>, String>],
+    pub(super) changes: &'a [Result<Changes, String>],
     /// What each gets of the Secrets that a job names.
     pub(super) secrets: &'a Deal,
     /// What a job has besides.
@@ -140,6 +144,8 @@ impl Draft<'_> {
         self.planned.ledger.rows = rows;
         round.body = self.body_for(&round.writes, &revision);
         let after = self.ledger(&names);
+        round.look_again = [round.look_again, self.weighs_again(&after)].into_iter().flatten().min();
+        round.stable = self.stable_of(&after);
         round.is_settled = self.is_settled(&round, &after);
         round.ahead = ahead::step(self.saved, &after);
         round.save = self.save(after);
@@ -169,8 +175,8 @@ impl Draft<'_> {
         {
             return Fate::Same;
         }
-        let Ok(overrides) = &self.patches[place] else { return Fate::Same };
-        let Some(mut spec) = self.spec(row, cluster, intent, overrides, names) else { return Fate::Same };
+        let Ok(changes) = &self.changes[place] else { return Fate::Same };
+        let Some(mut spec) = self.spec(row, cluster, intent, changes, names) else { return Fate::Same };
         // A plan that was taken over is not ours: what follows it has a number of its own, or the reports about the one would
         // acknowledge the other (HA-5).
         let is_taken_over = stored.is_some_and(|it| it.seq < row.share.seq)
@@ -244,7 +250,7 @@ impl Draft<'_> {
         row: &Row,
         cluster: &Cluster,
         intent: Intent,
-        overrides: &[PatchStep],
+        changes: &Changes,
         names: &Names,
     ) -> Option<AssignmentSpec> {
         let placement = &*self.winner.placement;
@@ -272,7 +278,8 @@ impl Draft<'_> {
             target: Some(names.get(row.share.body)?),
             stable: Some(names.get(row.share.stable)?),
             slice: Some(self.kind.slice(&granted)),
-            overrides: overrides.to_vec(),
+            overrides: changes.patches.clone(),
+            image_registries: changes.registries.clone(),
             when_exists: placement.when_exists,
             drift: placement.drift.clone(),
             pods_asked: self.routing.asked(&cluster.facts.name).to_vec(),
@@ -297,15 +304,7 @@ impl Draft<'_> {
             [&it.spec.target, &it.spec.stable].into_iter().flatten().any(|it| it.name == revision.name)
         };
         // Somebody has deleted it: only a cluster that still needs it can know.
-        let lacks_it = |it: &Cluster| {
-            let Some(Assignment { spec, status: Some(status), .. }) = it.assignment.as_deref() else {
-                return false;
-            };
-            let named = [&spec.target, &spec.stable].into_iter().flatten();
-            is_heard(it.planning)
-                && status.conditions.iter().any(|it| it.reason == reasons::BODY_MISSING)
-                && named.into_iter().any(|it| it.name == revision.name)
-        };
+        let lacks_it = |it: &Cluster| lacks(it, &revision.name, |_| true);
         let is_missing = self.observed.clusters.iter().any(lacks_it);
         let reference = self.observed.reference;
         (is_missing || writes.iter().any(names_it)).then(|| Body {
@@ -321,6 +320,27 @@ impl Draft<'_> {
                 sealed: None,
             },
         })
+    }
+
+    /// When a continuous rebalance may look at room again: nobody else says that its interval is over (SPLIT-7).
+    fn weighs_again(&self, after: &Saved) -> Option<Duration> {
+        let Placement { replicas, rebalance, .. } = &*self.winner.placement;
+        let follows = replicas.dynamic == DynamicWeights::FreeCapacity
+            && rebalance.trigger == RebalanceTrigger::Continuous;
+        let RebalanceProgress { moved, passed_seconds, .. } = after.rebalance;
+        let passed = Duration::from_secs(passed_seconds.into());
+        (follows && moved > 0).then(|| Duration::from(rebalance.interval).saturating_sub(passed))
+    }
+
+    /// The body that pods come from, if the target is another one and a name is known for it.
+    fn stable_of(&self, after: &Saved) -> Option<Stable> {
+        let RevisionRef { name, hash, .. } = after.stable.as_ref()?;
+        if name.is_empty() || after.target.as_ref().is_some_and(|it| it.hash == *hash) {
+            return None;
+        }
+        let lacking = self.observed.clusters.iter().filter(|it| lacks(it, name, |said| said.contains(name)));
+        let lacking = lacking.map(|it| it.facts.name.clone()).collect();
+        Some(Stable { name: name.clone(), hash: hash.clone(), lacking })
     }
 
     fn ledger(&self, names: &Names) -> Saved {
@@ -340,9 +360,7 @@ impl Draft<'_> {
         }
         // A cluster that never got anything needs no row.
         after.clusters.retain(|_, it| it.share.seq > 0);
-        let known = self.observed.known();
-        let left = known.clusters.iter().filter(|it| !after.clusters.contains_key(it.0));
-        after.last_seq = left.map(|it| it.1.share.seq).chain([after.last_seq]).max().unwrap_or_default();
+        keep_numbers(self.observed, &mut after);
         after.rebuilt &= !self.is_known_again(&after);
         after
     }
@@ -397,9 +415,20 @@ impl Draft<'_> {
     }
 
     fn unfit(&self) -> Vec<(String, String)> {
-        let clusters = self.observed.clusters.iter().zip(self.patches);
-        clusters.filter_map(|(it, patches)| Some((it.facts.name.clone(), patches.clone().err()?))).collect()
+        let clusters = self.observed.clusters.iter().zip(self.changes);
+        clusters.filter_map(|(it, changes)| Some((it.facts.name.clone(), changes.clone().err()?))).collect()
     }
+}
+
+/// Whether a cluster that is heard says that a body of its plan is not to be had, in words that may be about this one.
+fn lacks(cluster: &Cluster, body: &str, about: impl Fn(&str) -> bool) -> bool {
+    let Some(Assignment { spec, status: Some(status), .. }) = cluster.assignment.as_deref() else {
+        return false;
+    };
+    let mut named = [&spec.target, &spec.stable].into_iter().flatten();
+    is_heard(cluster.planning)
+        && status.conditions.iter().any(|it| it.reason == reasons::BODY_MISSING && about(&it.message))
+        && named.any(|it| it.name == body)
 }
 
 /// Whether plans reach a cluster in this state. One that the policy does not select is asked to give away what it has.

@@ -4,6 +4,8 @@ mod part;
 mod restored;
 mod told;
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kruise_core::api::fleet::{
     CloneSetSlice, Counts, Slice, assignment::PodsAnswer, binding::LedgerShare, keys, policy::ClusterScope,
@@ -276,6 +278,33 @@ fn split_8_a_scale_down_waits_until_it_is_known_whose_the_named_pods_are() {
 }
 
 #[test]
+fn split_8_a_scale_down_waits_for_nobody_who_is_not_asked() {
+    let mut world = World::new(6);
+    world.settle();
+    let placement = json!({
+        "targets": [],
+        "overrides": [{
+            "clusters": {"names": ["b"]},
+            "patches": [{"op": "replace", "path": "/spec/template/spec/nodeName", "value": "n"}],
+        }],
+    });
+    let winner = world.winner.as_mut().unwrap();
+    winner.placement = Arc::new(serde_json::from_value(placement).unwrap());
+    world.object["spec"]["replicas"] = json!(4);
+    world.object["spec"]["scaleStrategy"] = json!({"podsToDelete": ["x"]});
+    let asking = world.plan();
+    assert!(asking.writes.iter().all(|it| it.cluster != "b"), "{:?}", asking.writes);
+    world.store(&asking, usize::MAX);
+    for cluster in world.clusters.iter_mut().filter(|it| it.facts.name != "b") {
+        let found = if cluster.facts.name == "a" { vec!["x".to_owned()] } else { Vec::new() };
+        let assignment = Arc::make_mut(cluster.assignment.as_mut().unwrap());
+        assignment.status.as_mut().unwrap().pods = Some(PodsAnswer { asked: vec!["x".to_owned()], found });
+    }
+    let shares = world.plan().save.unwrap().ledger.clusters;
+    assert_eq!(shares.values().map(|it| it.share.replicas).sum::<u32>(), 4, "the others go on");
+}
+
+#[test]
 fn a_body_that_differs_without_another_revision_gets_a_number_of_its_own() {
     let mut world = World::new(10);
     world.settle();
@@ -327,7 +356,7 @@ fn ha_5_a_deletion_is_numbered_above_every_plan_that_a_cluster_knows() {
     world.settle();
     let assignment = Arc::make_mut(world.clusters[1].assignment.as_mut().unwrap());
     assignment.status.as_mut().unwrap().applied_seq = 9;
-    let ending = end(&world.observed());
+    let ending = end(&world.observed(), &BTreeSet::new());
     let write = ending.writes.iter().find(|it| it.cluster == "b").unwrap();
     assert_eq!((write.spec.seq, write.spec.intent), (10, Intent::Delete));
 }
@@ -359,7 +388,7 @@ fn a_policy_with_waves_is_not_carried_out_half() {
 fn del_1_every_cluster_is_told_and_forgotten_when_it_has_obeyed() {
     let mut world = World::new(10);
     world.settle();
-    let ending = end(&world.observed());
+    let ending = end(&world.observed(), &BTreeSet::new());
     assert_eq!(ending.writes.len(), 3);
     assert!(ending.writes.iter().all(|it| it.spec.intent == Intent::Delete && it.spec.seq == 2));
     let saved = ending.save.clone().unwrap();
@@ -367,7 +396,7 @@ fn del_1_every_cluster_is_told_and_forgotten_when_it_has_obeyed() {
     let round = Round { save: ending.save, writes: ending.writes, ..Round::default() };
     world.store(&round, 1);
     // A crash: the others are told with the numbers that were saved.
-    let again = end(&world.observed());
+    let again = end(&world.observed(), &BTreeSet::new());
     assert_eq!((again.writes.len(), again.waiting.len(), again.save), (2, 1, None));
     world.store(&Round { writes: again.writes, ..Round::default() }, 2);
     for cluster in &mut world.clusters {
@@ -375,10 +404,12 @@ fn del_1_every_cluster_is_told_and_forgotten_when_it_has_obeyed() {
         let status = assignment.status.as_mut().unwrap();
         (status.applied_seq, status.state) = (2, Some(ShareState::Deleted));
     }
-    let over = end(&world.observed());
+    let over = end(&world.observed(), &BTreeSet::new());
     assert_eq!((over.removals.len(), over.writes.len()), (3, 0));
+    world.store(&Round { save: over.save, ..Round::default() }, 0);
+    assert!(world.binding.as_ref().unwrap().spec.ledger.clusters.is_empty(), "rows go before Assignments");
     world.clusters.iter_mut().for_each(|it| it.assignment = None);
-    assert!(end(&world.observed()).is_over());
+    assert!(end(&world.observed(), &BTreeSet::new()).is_over());
 }
 
 #[test]
@@ -558,8 +589,26 @@ fn proto_7_and_del_4_who_is_swept_along_was_not_meant_to_go() {
     assert_eq!(by(&world, &later, &later), None, "it was deleted before");
     assert_eq!(by(&world, &alive, &meta(now, Some("shop"))), None);
     assert_eq!(by(&world, &alive, &meta(now, Some("other"))), Some(SweptBy::Namespace));
-    // What is under way is not turned round.
-    let assignment = Arc::make_mut(world.clusters[0].assignment.as_mut().unwrap());
-    assignment.spec.intent = Intent::Delete;
+    let gone = swept_by(&world.observed(), None, Some(&alive));
+    assert_eq!(gone, Some(SweptBy::Kind), "the kind is not even there any more");
+    let mut anew = meta(None, None);
+    anew.creation_timestamp = later.deletion_timestamp.clone();
+    assert_eq!(by(&world, &anew, &alive), Some(SweptBy::Kind), "it was deleted, and made again since");
+    // Assignments that went along hide nothing: the ledger knows.
+    let mut bare = World { clusters: world.clusters.clone(), ..World::new(6) };
+    (bare.object, bare.binding) = (world.object.clone(), world.binding.clone());
+    bare.clusters.iter_mut().for_each(|it| it.assignment = None);
+    assert_eq!(by(&bare, &going, &alive), Some(SweptBy::Kind));
+    assert_eq!(by(&bare, &alive, &going), Some(SweptBy::Namespace));
+    assert_eq!(by(&bare, &alive, &alive), None);
+    // One cluster may have been told because it left the policy; what is told to all is not turned round.
+    let tell = |world: &mut World, place: usize| {
+        let assignment = Arc::make_mut(world.clusters[place].assignment.as_mut().unwrap());
+        assignment.spec.intent = Intent::Delete;
+    };
+    tell(&mut world, 0);
+    assert_eq!(by(&world, &going, &alive), Some(SweptBy::Kind));
+    tell(&mut world, 1);
+    tell(&mut world, 2);
     assert_eq!(by(&world, &going, &going), None);
 }

@@ -53,6 +53,7 @@ pub(super) fn event(condition: &Condition) -> Option<&'static str> {
         types::PARTITION_SHORT => events::PARTITION_SHORT,
         types::UNPLACED => events::UNPLACED,
         types::CONFLICT => events::CONFLICT,
+        types::DRAIN_HELD => events::DRAIN_HELD,
         _ => return None,
     })
 }

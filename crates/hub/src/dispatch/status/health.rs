@@ -6,6 +6,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use kruise_core::api::cloneset::progress;
 
+/// The shortest time after which one looks again.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+
 /// What is to be judged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case {
@@ -46,8 +49,10 @@ pub(super) struct Health {
 pub(super) fn judge(case: &Case) -> Health {
     let Case { available, least, in_flight, was_available, now, .. } = *case;
     let is_enough = available >= least;
+    // A clock that went back wrote down what has not happened yet: the wait begins anew, and is not as long as the jump.
+    let known = |since: Timestamp| since.min(now);
     // Plans that are on their way may bring what is missing: nobody has waited yet.
-    let short_since = (!is_enough && !in_flight).then(|| case.short_since.unwrap_or(now));
+    let short_since = (!is_enough && !in_flight).then(|| case.short_since.map_or(now, known));
     let is_overdue = |since: Timestamp| now.duration_since(since) >= signed(case.deadline);
     let is_short = short_since.is_some_and(is_overdue);
     let is_available = is_enough || (!is_short && was_available == Some(true));
@@ -59,7 +64,7 @@ pub(super) fn judge(case: &Case) -> Health {
         () => "Starting",
     };
     let stalled_since =
-        case.rests.is_none().then(|| case.stalled_since.filter(|_| !case.has_moved).unwrap_or(now));
+        case.rests.is_none().then(|| case.stalled_since.filter(|_| !case.has_moved).map_or(now, known));
     let is_stalled = stalled_since.is_some_and(is_overdue);
     let progressing = match case.rests {
         Some(reason) => reason,
@@ -79,10 +84,10 @@ pub(super) fn judge(case: &Case) -> Health {
     }
 }
 
-/// How long until the deadline passes.
+/// How long until the deadline passes; never so short that nobody pauses between two looks.
 fn left(since: Timestamp, case: &Case) -> Duration {
-    let passed = case.now.duration_since(since).unsigned_abs();
-    case.deadline.saturating_sub(passed)
+    let passed = Duration::try_from(case.now.duration_since(since)).unwrap_or_default();
+    case.deadline.saturating_sub(passed).max(LEAST_PAUSE)
 }
 
 fn signed(duration: Duration) -> SignedDuration {
@@ -152,6 +157,22 @@ mod tests {
         assert_eq!(stuck.stalled_since, Some(at(1_000)));
         let moved = under_way(Some(at(1_000)), true);
         assert_eq!((moved.is_progressing, moved.stalled_since), (true, Some(at(1_700))));
+    }
+
+    #[test]
+    fn ha_1_a_clock_that_jumps_back_begins_the_wait_anew_and_nobody_looks_without_a_pause() {
+        let judged = |since, now| {
+            let case =
+                Case { available: 8, rests: None, short_since: since, stalled_since: since, now, ..case() };
+            judge(&case)
+        };
+        // A day back: what was written down has not happened yet.
+        let back = judged(Some(at(90_000)), at(3_600));
+        assert!(back.is_available && back.is_progressing);
+        assert_eq!((back.short_since, back.stalled_since), (Some(at(3_600)), Some(at(3_600))));
+        assert_eq!(back.look_again, Some(Duration::from_secs(600)));
+        let nearly = judged(Some(at(1_000)), at(1_599) + Duration::from_millis(999));
+        assert_eq!(nearly.look_again, Some(Duration::from_secs(1)));
     }
 
     #[test]

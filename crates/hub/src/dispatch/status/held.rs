@@ -49,10 +49,14 @@ pub(in crate::dispatch) fn troubled(trouble: Trouble, observed: &Observed<'_>) -
 /// Brings what is known of pods up to date, and says what that makes of the object's own status (ST-1).
 fn gather(observed: &Observed<'_>, known: &mut FleetBindingStatus) -> Value {
     // Nothing else has pods so far.
-    if observed.binding.is_none() || observed.reference.kind != "CloneSet" {
+    if observed.reference.kind != "CloneSet" {
         return Value::Null;
     }
+    // Without a binding, which goes first with its namespace, the Assignments tell who has what.
     let saved = &observed.saved();
+    if saved.clusters.is_empty() && observed.binding.is_none() {
+        return Value::Null;
+    }
     let names: Vec<ClusterName> = saved.clusters.keys().map(|it| it.as_str().into()).collect();
     let target = saved.target.as_ref().map(|it| ledger::revision(&it.hash)).unwrap_or_default();
     let (ledger, unheard) = plan::told(observed, saved, &names, target);

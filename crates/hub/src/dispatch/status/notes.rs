@@ -33,6 +33,13 @@ pub struct Note {
     pub message: String,
 }
 
+/// Whether people are told on the object's binding as well as on the object. What is held or went wrong is rare, and looked for in
+/// both places. What went well comes with every object that is applied, scaled or moved, and many are at once: one write for each is
+/// enough, and the binding's own status says the same.
+pub(in crate::dispatch) fn is_told_twice(severity: Severity) -> bool {
+    severity == Severity::Warning
+}
+
 /// What is worth an event: replicas that were placed or moved, and what began to be the matter.
 pub(super) fn notes(account: &Account<'_>, before: &[Condition], after: &[Condition]) -> Vec<Note> {
     let mut notes = Vec::new();

@@ -3,6 +3,8 @@
 use kruise_core::api::fleet::FederatedObject;
 use scheduling::{names::ClusterName, reason};
 
+use crate::names;
+
 /// Why an object is not planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
@@ -18,6 +20,8 @@ pub enum Trouble {
         waiting: Vec<String>,
         /// Those of them that are not heard.
         silent: Vec<String>,
+        /// Those of them to whom nothing can be written.
+        unwritable: Vec<String>,
     },
     /// Its numbers cannot be used.
     BadNumbers(String),
@@ -47,7 +51,7 @@ impl Because {
 impl Trouble {
     /// Who is waited for before an object is gone from members, and what helps (DEL-2).
     pub(in crate::dispatch) fn awaited(&self, object: &FederatedObject) -> Option<String> {
-        let Self::Ending { because, waiting, silent } = self else { return None };
+        let Self::Ending { because, waiting, silent, unwritable } = self else { return None };
         if waiting.is_empty() {
             return None;
         }
@@ -67,6 +71,14 @@ impl Trouble {
                 listed(silent),
                 object.kind.to_lowercase(),
                 object.name
+            );
+        }
+        if let Some(first) = unwritable.first() {
+            message = format!(
+                "{message}; nothing can be written for {}, which runs on: put back the kind of Assignments (`config/crd/fleet`) or its \
+                 namespace (`kubectl create namespace {}`)",
+                listed(unwritable),
+                names::cluster_namespace(first)
             );
         }
         Some(message)

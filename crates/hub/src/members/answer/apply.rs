@@ -49,6 +49,8 @@ impl Answerer {
                 }
                 Ok(())
             }
+            Action::Dismiss { uid } => self.dismiss(cluster, uid).await,
+            Action::Issue { to, answers, key } => self.issue(cluster, seen, (to, &answers), &key).await,
             Action::Sign { name, uid, version, fault } => self.sign(&name, (&uid, &version), fault).await,
             Action::Note(status) => self.note(cluster, seen, &status).await,
             Action::Forget => self.forget(cluster, seen).await,
@@ -83,7 +85,7 @@ impl Answerer {
         Ok(())
     }
 
-    async fn tell(&self, cluster: &str, seen: &Seen, status: &Value) -> Result<(), Error> {
+    pub(super) async fn tell(&self, cluster: &str, seen: &Seen, status: &Value) -> Result<(), Error> {
         let Some(request) = &seen.request else { return Ok(()) };
         let api: Api<JoinRequest> = Api::all(self.client.clone());
         let mut metadata = json!({ "uid": uid(&**request) });
@@ -101,12 +103,12 @@ impl Answerer {
         Ok(())
     }
 
-    async fn note(&self, cluster: &str, seen: &Seen, status: &Value) -> Result<(), Error> {
+    pub(super) async fn note(&self, cluster: &str, seen: &Seen, status: &Value) -> Result<(), Error> {
         let Some(member) = &seen.member else { return Ok(()) };
         let api: Api<MemberCluster> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({ "metadata": { "uid": uid(&**member) }, "status": status }));
         let (name, params) = (cluster, PatchParams::default());
-        let noted = call("hand a certificate over", api.patch_status(name, &params, &patch)).await?;
+        let noted = call("hand a credential over", api.patch_status(name, &params, &patch)).await?;
         self.members.wrote(DeserializeGuard(Ok(noted)));
         Ok(())
     }
@@ -140,6 +142,7 @@ impl Answerer {
             match kind {
                 "RoleBinding" => drop(self.bindings.wrote(typed(&made)?)),
                 "ClusterRoleBinding" => drop(self.cluster_bindings.wrote(typed(&made)?)),
+                "ServiceAccount" => drop(self.accounts.wrote(typed(&made)?)),
                 _ => {}
             }
         }

@@ -1,14 +1,16 @@
 //! Answers those who want to join, and keeps the rights and certificates of those who have (JOIN-1 to 6, ADR 9).
 //!
 //! Everything is done by name: the request for it, the member that has it, its rights, and what its agent asks to be signed.
-//! `observe` reads the caches, [`plan`] decides with `verdict` (may it join?), `sign` and [`signing`] (may that be signed?), and
-//! `apply` writes, in an order in which every prefix is safe: the token is used up before the request is approved, it is approved
-//! before anything is made for it, and the MemberCluster comes last.
+//! `observe` reads the caches, [`plan`] decides with `verdict` (may it join?), `sign` and [`signing`] (may that be signed?) or [`issue`]
+//! (which token is owed?), and `apply` and `hand` write, in an order in which every prefix is safe: the token is used up before
+//! the request is approved, it is approved before anything is made for it, and the MemberCluster comes last.
 
+pub mod issue;
 pub mod plan;
 pub mod signing;
 
 mod apply;
+mod hand;
 mod observe;
 mod sign;
 mod verdict;
@@ -17,7 +19,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     certificates::v1::CertificateSigningRequest,
-    core::v1::{ConfigMap, Namespace},
+    core::v1::{ConfigMap, Namespace, ServiceAccount},
     rbac::v1::{ClusterRoleBinding, RoleBinding},
 };
 use kruise_core::{
@@ -45,8 +47,13 @@ use kube::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{access, joining::AutoApprove, tokens};
-use crate::measures::Measures;
+use super::{
+    access,
+    account::{self, Credentials},
+    joining::AutoApprove,
+    tokens,
+};
+use crate::{measures::Measures, names::cluster_namespace};
 use observe::Source;
 
 /// How many names are seen to at once.
@@ -78,6 +85,10 @@ pub fn needs() -> Vec<Right> {
             "clusterrolebindings",
             &["get", "list", "watch", "create", "patch", "delete"],
         ),
+        // Of this name only, in whichever namespace: whoever may issue tokens of any account may do everything.
+        rights::cluster("", "serviceaccounts", &["get", "list", "watch", "create", "patch", "delete"])
+            .named([account::ACCOUNT]),
+        rights::cluster("", "serviceaccounts/token", &["create"]).named([account::ACCOUNT]),
         rights::cluster(SIGNING, "certificatesigningrequests", &["get", "list", "watch"]),
         rights::cluster(SIGNING, "certificatesigningrequests/approval", &["patch"]),
         rights::cluster(SIGNING, "signers", &["approve"]).named([signing::SIGNER]),
@@ -109,6 +120,8 @@ pub struct Parts {
     pub hub_uid: String,
     /// Who is approved without a person.
     pub rules: Vec<AutoApprove>,
+    /// By what agents are known.
+    pub credentials: Credentials,
     /// The members, kept up to date by the roster.
     pub members: Cache<DeserializeGuard<MemberCluster>>,
     /// Tells people.
@@ -129,6 +142,7 @@ pub struct Inner {
     namespace: String,
     hub_uid: String,
     rules: Vec<AutoApprove>,
+    credentials: Credentials,
     events: Recorder,
     measures: Measures,
     clock: Clock,
@@ -139,6 +153,7 @@ pub struct Inner {
     signing: Cache<CertificateSigningRequest>,
     bindings: Cache<RoleBinding>,
     cluster_bindings: Cache<ClusterRoleBinding>,
+    accounts: Cache<ServiceAccount>,
     /// Held by whoever lets a cluster in or turns one away.
     deciding: tokio::sync::Mutex<()>,
 }
@@ -154,7 +169,8 @@ impl std::ops::Deref for Answerer {
 impl Answerer {
     /// One that knows nothing yet; [`Answerer::follow`] tells it.
     pub fn new(parts: Parts) -> Self {
-        let Parts { client, namespace, hub_uid, rules, members, events, measures, clock } = parts;
+        let Parts { client, namespace, hub_uid, rules, credentials, members, events, measures, clock } =
+            parts;
         fn cache<K: Cached>(name: &'static str, clock: &Clock, measures: &Measures) -> Cache<K> {
             Cache::new(name, clock.clone(), measures.metrics.clone())
         }
@@ -165,10 +181,12 @@ impl Answerer {
             signing: cache("certificatesigningrequests", &clock, &measures),
             bindings: cache("rolebindings", &clock, &measures),
             cluster_bindings: cache("clusterrolebindings", &clock, &measures),
+            accounts: cache("serviceaccounts", &clock, &measures),
             client,
             namespace,
             hub_uid,
             rules,
+            credentials,
             members,
             events,
             measures,
@@ -211,6 +229,8 @@ impl Answerer {
         let client = || self.client.clone();
         let ours = || client::watch().labels(CLUSTER);
         let of_signer = client::watch().fields(&format!("spec.signerName={}", signing::SIGNER));
+        // By this name the right to do so is bound.
+        let of_agents = client::watch().fields(&format!("metadata.name={}", account::ACCOUNT));
         let tokens = Api::namespaced(client(), &self.namespace);
         tokio::join!(
             self.requests.run_guarded(client(), Api::all(client()), client::watch(), stop.clone()),
@@ -218,12 +238,14 @@ impl Answerer {
             self.signing.run(client(), Api::all(client()), of_signer, stop.clone()),
             self.bindings.run(client(), Api::all(client()), ours(), stop.clone()),
             self.cluster_bindings.run(client(), Api::all(client()), ours(), stop.clone()),
+            self.accounts.run(client(), Api::all(client()), of_agents, stop.clone()),
         );
     }
 
-    /// Whether any binding of this cluster's agent is still there.
+    /// Whether any binding of this cluster's agent, or the account that its tokens are of, is still there.
     pub fn has_access(&self, cluster: &str) -> bool {
-        !self.0.bindings.is_synced() || self.bound(cluster).iter().any(Option::is_some)
+        let is_known = self.0.bindings.is_synced() && self.0.accounts.is_synced();
+        !is_known || self.bound(cluster).iter().any(Option::is_some) || self.account(cluster).is_some()
     }
 
     /// The controller.
@@ -237,6 +259,7 @@ impl Answerer {
             Arc::new(self.signing.clone()),
             Arc::new(self.bindings.clone()),
             Arc::new(self.cluster_bindings.clone()),
+            Arc::new(self.accounts.clone()),
         ];
         Controller::new(settings, triggers, feeds, self.clone())
     }
@@ -258,8 +281,10 @@ impl Answerer {
         self.members.on_change(move |change| {
             let essence = |it: &Option<Arc<DeserializeGuard<MemberCluster>>>| {
                 let member = it.as_ref().and_then(|it| it.0.as_ref().ok());
-                let certificate = |it: &MemberCluster| it.status.as_ref().map(|it| it.certificate.clone());
-                member.map(|it| (it.uid(), it.spec.clone(), certificate(it)))
+                let credential = |it: &MemberCluster| {
+                    it.status.as_ref().map(|it| (it.certificate.clone(), it.sealed_for.clone()))
+                };
+                member.map(|it| (it.uid(), it.spec.clone(), credential(it)))
             };
             // Reports of agents come every few seconds and say nothing about joining.
             if essence(&change.before) != essence(&change.after) {
@@ -267,11 +292,19 @@ impl Answerer {
                 open();
             }
         });
-        let (to, requests) = (triggers.clone(), self.requests.clone());
+        let (to, requests, members) = (triggers.clone(), self.requests.clone(), self.members.clone());
         self.signing.on_change(move |change| {
             let Some(asked) = change.after.as_ref() else { return };
-            match asked.spec.username.as_deref().and_then(access::cluster_of) {
+            let creator = asked.spec.username.as_deref().unwrap_or_default();
+            let of_account = account::namespace_of(creator);
+            match access::cluster_of(creator) {
                 Some(cluster) => to.now(Key::new("", cluster)),
+                None if of_account.is_some() => members
+                    .all()
+                    .iter()
+                    .filter_map(|it| it.meta().name.as_deref())
+                    .filter(|it| of_account == Some(cluster_namespace(it).as_str()))
+                    .for_each(|it| to.now(Key::new("", it))),
                 None => requests
                     .all()
                     .iter()
@@ -284,6 +317,8 @@ impl Answerer {
         let to = triggers.clone();
         self.cluster_bindings
             .on_change(move |it| wake_owner(&to, it.after.as_deref().or(it.before.as_deref())));
+        let to = triggers.clone();
+        self.accounts.on_change(move |it| wake_owner(&to, it.after.as_deref().or(it.before.as_deref())));
     }
 }
 

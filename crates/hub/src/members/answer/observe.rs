@@ -23,7 +23,12 @@ use super::{
     sign::is_of_agent,
 };
 use crate::{
-    members::{access, joining::Known, tokens},
+    members::{
+        access,
+        account::{self, Account, Credentials},
+        joining::Known,
+        tokens,
+    },
     names::cluster_namespace,
 };
 
@@ -43,7 +48,8 @@ pub(super) struct Seen {
     members: Vec<Known>,
     token: Option<StoredToken>,
     signing: Vec<Arc<CertificateSigningRequest>>,
-    bound: Vec<Option<String>>,
+    bound: Vec<Option<Vec<String>>>,
+    account: Option<Account>,
     reader: Option<(String, String)>,
     has_namespace: bool,
 }
@@ -63,8 +69,10 @@ impl Answerer {
             _ if is_unmade => self.members.all(),
             _ => self.members.get(&key).into_iter().collect(),
         };
-        let bound = self.bound(cluster);
-        let is_in_doubt = bound.first().is_some_and(Option::is_none) && bound.iter().any(Option::is_some);
+        let (bound, account) = (self.bound(cluster), self.account(cluster));
+        let is_account_missed = self.credentials == Credentials::Token && account.is_none();
+        let is_missed = is_account_missed || bound.first().is_some_and(Option::is_none);
+        let is_in_doubt = is_missed && bound.iter().any(Option::is_some);
         Ok(Seen {
             signing: self.signing(cluster, request.as_deref()),
             token: if is_open { self.token(request.as_deref()).await? } else { None },
@@ -74,6 +82,7 @@ impl Answerer {
             has_namespace: !is_in_doubt || self.has_namespace(cluster).await?,
             request,
             bound,
+            account,
         })
     }
 
@@ -98,9 +107,11 @@ impl Answerer {
     fn signing(&self, cluster: &str, request: Option<&JoinRequest>) -> Vec<Arc<CertificateSigningRequest>> {
         let named = request.and_then(|it| it.spec.signing_request.as_deref());
         let mut signing = self.signing.all();
+        let account = account::user(cluster);
         signing.retain(|it| {
-            let made_by = it.spec.username.as_deref().and_then(access::cluster_of);
-            made_by == Some(cluster)
+            let creator = it.spec.username.as_deref().unwrap_or_default();
+            creator == account
+                || access::cluster_of(creator) == Some(cluster)
                 || (!is_of_agent(it) && named.is_some() && it.metadata.name.as_deref() == named)
         });
         signing.sort_by_key(|it| it.name_any());
@@ -108,16 +119,20 @@ impl Answerer {
     }
 
     /// Whom the bindings of a cluster are for.
-    pub(super) fn bound(&self, cluster: &str) -> Vec<Option<String>> {
+    pub(super) fn bound(&self, cluster: &str) -> Vec<Option<Vec<String>>> {
         let bound = |(_, namespace, name): (_, Option<String>, String)| match namespace {
             Some(namespace) => {
-                self.bindings.get(&Key::new(&namespace, &name)).map(|it| sole_user(it.subjects.as_deref()))
+                self.bindings.get(&Key::new(&namespace, &name)).map(|it| holders(it.subjects.as_deref()))
             }
-            None => {
-                self.cluster_bindings.get(&Key::new("", &name)).map(|it| sole_user(it.subjects.as_deref()))
-            }
+            None => self.cluster_bindings.get(&Key::new("", &name)).map(|it| holders(it.subjects.as_deref())),
         };
         access::withdrawn(cluster).into_iter().map(bound).collect()
+    }
+
+    /// The ServiceAccount of a cluster's agent.
+    pub(super) fn account(&self, cluster: &str) -> Option<Account> {
+        let key = Key::new(&cluster_namespace(cluster), account::ACCOUNT);
+        self.accounts.get(&key).map(|it| Account::of(&it))
     }
 
     fn reader(&self, cluster: &str) -> Option<(String, String)> {
@@ -144,6 +159,7 @@ impl Seen {
             cluster,
             hub_uid: &answerer.hub_uid,
             now: answerer.clock.now(),
+            credentials: answerer.credentials,
             request: self.request.as_deref(),
             member: self.member.as_ref().and_then(|it| it.0.as_ref().ok()),
             members: &self.members,
@@ -151,6 +167,7 @@ impl Seen {
             rules: &answerer.rules,
             signing: self.signing.iter().map(|it| &**it).collect(),
             bound: self.bound.clone(),
+            account: self.account.clone(),
             reader: self.reader.clone(),
             has_namespace: self.has_namespace,
         }
@@ -182,6 +199,18 @@ fn sole_user(subjects: Option<&[Subject]>) -> String {
         [only] if only.kind == "User" => only.name.clone(),
         _ => String::new(),
     }
+}
+
+/// The users that a binding is for, in the order of their names. What is no user of ours is told apart from all that are.
+fn holders(subjects: Option<&[Subject]>) -> Vec<String> {
+    let holder = |it: &Subject| match (it.kind.as_str(), &it.namespace) {
+        ("User", _) => it.name.clone(),
+        ("ServiceAccount", Some(namespace)) => format!("system:serviceaccount:{namespace}:{}", it.name),
+        (kind, _) => format!("{kind} {}", it.name),
+    };
+    let mut holders: Vec<_> = subjects.unwrap_or_default().iter().map(holder).collect();
+    holders.sort();
+    holders
 }
 
 #[cfg(test)]

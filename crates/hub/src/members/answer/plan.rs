@@ -15,11 +15,13 @@ use kruise_core::{
         events::Severity,
         key::{uid, version},
     },
+    seal,
 };
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
+    issue::{Recipient, issue},
     sign::sign,
     signing,
     verdict::{self, decided_by},
@@ -27,8 +29,9 @@ use super::{
 use crate::{
     members::{
         access,
+        account::{Account, Credentials},
         joining::{Answer, AutoApprove, Known, Token},
-        tokens,
+        key, tokens,
     },
     names::cluster_namespace,
 };
@@ -45,6 +48,8 @@ pub struct Observed<'a> {
     pub hub_uid: &'a str,
     /// The present.
     pub now: Timestamp,
+    /// By what agents are known.
+    pub credentials: Credentials,
     /// Who asks for the name.
     pub request: Option<&'a JoinRequest>,
     /// Who has it.
@@ -57,11 +62,13 @@ pub struct Observed<'a> {
     pub rules: &'a [AutoApprove],
     /// CertificateSigningRequests that the request names, or that the agent of the name has made.
     pub signing: Vec<&'a CertificateSigningRequest>,
-    /// Whom each binding of [`access::withdrawn`] is for, if it is there.
-    pub bound: Vec<Option<String>>,
+    /// Whom each binding of [`access::withdrawn`] is for, in the order of their names, if it is there.
+    pub bound: Vec<Option<Vec<String>>>,
+    /// The ServiceAccount of the name's agent, if it is there.
+    pub account: Option<Account>,
     /// Which request may be read by whom: UID and user.
     pub reader: Option<(String, String)>,
-    /// Whether the cluster's own namespace is there. Only asked when the binding in it is not.
+    /// Whether the cluster's own namespace is there. Only asked when something in it is not.
     pub has_namespace: bool,
 }
 
@@ -96,6 +103,20 @@ pub enum Action {
     Join(Box<MemberCluster>),
     /// Removes bindings: kind, namespace and name.
     Withdraw(Vec<(&'static str, Option<String>, String)>),
+    /// Removes exactly this ServiceAccount, and with it every token of it.
+    Dismiss {
+        /// Its UID.
+        uid: String,
+    },
+    /// Issues a token, seals it and hands it over.
+    Issue {
+        /// Where it goes.
+        to: Recipient,
+        /// UID of what it answers.
+        answers: String,
+        /// The key that it is sealed to: SubjectPublicKeyInfo, DER.
+        key: Vec<u8>,
+    },
     /// Answers a CertificateSigningRequest.
     Sign {
         /// Which.
@@ -161,7 +182,10 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     if let Some(request) = observed.request.filter(|it| it.metadata.deletion_timestamp.is_none()) {
         answer(observed, request, &mut plan);
     }
-    sign(observed, &mut plan);
+    match observed.credentials {
+        Credentials::Certificate => sign(observed, &mut plan),
+        Credentials::Token => issue(observed, &mut plan),
+    }
     plan
 }
 
@@ -182,11 +206,15 @@ fn keep_access(observed: &Observed<'_>, plan: &mut Plan) {
     let Some(member) = member else {
         if !observed.request.is_some_and(is_being_made) {
             withdraw(observed, plan);
+            dismiss(observed, plan);
         }
         return;
     };
     if !member.spec.accepted {
-        if withdraw(observed, plan) {
+        let is_any = withdraw(observed, plan);
+        // Then the token itself: whatever else everybody may do, a revoked agent may not.
+        dismiss(observed, plan);
+        if is_any {
             plan.actions.push(Action::Event {
                 about: About::Member,
                 severity: Severity::Warning,
@@ -198,14 +226,30 @@ fn keep_access(observed: &Observed<'_>, plan: &mut Plan) {
         return;
     }
     let user = access::user(cluster, &member.spec.public_key);
-    let is_so = bound.iter().all(|it| it.as_ref() == Some(&user));
+    let key = account_key(observed, &member.spec.public_key, plan);
+    let holders = access::holders(cluster, &user, key.as_deref());
+    let has_account = observed.account.as_ref().is_some_and(|it| Some(&it.key) == key.as_ref());
+    let is_so = bound.iter().all(|it| it.as_ref() == Some(&holders)) && has_account == key.is_some();
     // A namespace that somebody has deleted while the member was accepted is not made again behind his back.
-    let is_namespace_lost = !observed.has_namespace
-        && bound.first().is_some_and(Option::is_none)
-        && bound.iter().any(Option::is_some);
+    let is_namespace_lost = !observed.has_namespace && bound.iter().any(Option::is_some);
     if !is_so && !is_namespace_lost {
-        plan.actions.push(Action::Grant(access::granted(cluster, &user)));
+        plan.actions.push(Action::Grant(access::granted_with(cluster, &user, key.as_deref())));
     }
+}
+
+/// The fingerprint for which there has to be a ServiceAccount: where agents have tokens, and, so that those who still have one
+/// are not locked out, where they had. One of another key goes first: its tokens are a former agent's.
+fn account_key(observed: &Observed<'_>, public_key: &str, plan: &mut Plan) -> Option<String> {
+    let key = key::read(public_key).filter(|it| seal::is_recipient(it)).map(|it| key::fingerprint(&it));
+    let is_there = observed.account.as_ref().is_some_and(|it| Some(&it.key) == key.as_ref());
+    if !is_there {
+        dismiss(observed, plan);
+    }
+    key.filter(|_| is_there || observed.credentials == Credentials::Token)
+}
+
+fn dismiss(observed: &Observed<'_>, plan: &mut Plan) {
+    plan.actions.extend(observed.account.iter().map(|it| Action::Dismiss { uid: it.uid.clone() }));
 }
 
 /// Whether there is anything to withdraw.
@@ -298,7 +342,8 @@ fn make(observed: &Observed<'_>, request: &JoinRequest, plan: &mut Plan) {
         Some(_) => {}
         None => {
             let user = access::user(cluster, &request.spec.public_key);
-            plan.actions.push(Action::Grant(access::granted(cluster, &user)));
+            let key = account_key(observed, &request.spec.public_key, plan);
+            plan.actions.push(Action::Grant(access::granted_with(cluster, &user, key.as_deref())));
             plan.actions.push(Action::Join(Box::new(member_of(request))));
         }
     }

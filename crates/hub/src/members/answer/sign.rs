@@ -11,14 +11,14 @@ use kruise_core::{
     runtime::{clock::whole_seconds, events::Severity, webhook::certs},
 };
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     plan::{About, Action, Observed, Plan, signed, status_of},
     signing::{self, Expected, Said},
     verdict,
 };
-use crate::members::{access, key};
+use crate::members::{access, account, key};
 
 /// Answers what is asked, and hands over what is signed.
 pub(super) fn sign(observed: &Observed<'_>, plan: &mut Plan) {
@@ -41,7 +41,8 @@ pub(super) fn sign(observed: &Observed<'_>, plan: &mut Plan) {
 
 /// Whether an agent made it: then it is a renewal, whoever names it.
 pub(super) fn is_of_agent(asked: &CertificateSigningRequest) -> bool {
-    asked.spec.username.as_deref().and_then(access::cluster_of).is_some()
+    let creator = asked.spec.username.as_deref().unwrap_or_default();
+    access::cluster_of(creator).is_some() || account::namespace_of(creator).is_some()
 }
 
 fn names(request: &JoinRequest, asked: &CertificateSigningRequest) -> bool {
@@ -92,7 +93,10 @@ fn first_fault(
 }
 
 /// What is wrong with what an agent asks for.
-fn renewal_fault(member: Option<&MemberCluster>, asked: &CertificateSigningRequest) -> Option<String> {
+pub(super) fn renewal_fault(
+    member: Option<&MemberCluster>,
+    asked: &CertificateSigningRequest,
+) -> Option<String> {
     let Some(member) = member.filter(|it| it.spec.accepted) else {
         return Some("the cluster is no accepted member".to_owned());
     };
@@ -100,7 +104,9 @@ fn renewal_fault(member: Option<&MemberCluster>, asked: &CertificateSigningReque
         return Some("the cluster joined by hand and has no pinned key".to_owned());
     };
     let user = access::user(&member.name_any(), &member.spec.public_key);
-    let expected = Expected { creator: &user, user: &user, key: &key };
+    // Whichever credential it has at the moment.
+    let account = account::user(&member.name_any());
+    let expected = Expected { creators: &[&user, &account], user: &user, key: &key };
     signing::fault(asked, &expected).map(|it| it.to_string())
 }
 
@@ -131,11 +137,17 @@ fn hand_over(member: &MemberCluster, asked: &[&CertificateSigningRequest], plan:
         Some((certs::expiry(certificate.as_bytes())?, certificate))
     });
     let Some((expiry, certificate)) = dated.max() else { return };
-    let known = member.status.as_ref().map_or("", |it| it.certificate.as_str());
+    let status = member.status.as_ref();
+    let known = status.map_or("", |it| it.certificate.as_str());
     // What is there may be newer than what is still kept of requests.
     if certs::expiry(known.as_bytes()).is_none_or(|it: Timestamp| it < expiry) {
         let expires = whole_seconds(expiry);
-        plan.actions
-            .push(Action::Note(json!({ "certificate": certificate, "credentialExpiresAt": expires })));
+        let mut note = json!({ "certificate": certificate, "credentialExpiresAt": expires });
+        if status.is_some_and(|it| !it.sealed_for.is_empty()) {
+            // The token of before is not offered beside it.
+            note["sealedCredential"] = Value::Null;
+            note["sealedFor"] = Value::Null;
+        }
+        plan.actions.push(Action::Note(note));
     }
 }

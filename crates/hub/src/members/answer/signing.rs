@@ -30,8 +30,8 @@ pub fn bootstrap_user(token: &str) -> String {
 /// What a request must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected<'a> {
-    /// Who must have made it.
-    pub creator: &'a str,
+    /// One of whom must have made it.
+    pub creators: &'a [&'a str],
     /// For whom it must ask.
     pub user: &'a str,
     /// The pinned key, SubjectPublicKeyInfo as DER.
@@ -79,7 +79,7 @@ pub fn fault(request: &CertificateSigningRequest, expected: &Expected<'_>) -> Op
     if spec.signer_name != SIGNER {
         return Some(Fault::Signer);
     }
-    if spec.username.as_deref() != Some(expected.creator) {
+    if !spec.username.as_deref().is_some_and(|it| expected.creators.contains(&it)) {
         return Some(Fault::Creator);
     }
     let usages = spec.usages.as_deref().unwrap_or_default();

@@ -3,3 +3,4 @@ mod answering;
 mod kit;
 mod renewing;
 mod signing;
+mod tokens;

@@ -9,6 +9,7 @@ use kruise_core::{
         member_cluster::MemberCluster,
     },
     runtime::key::uid,
+    seal,
 };
 use kube::ResourceExt;
 
@@ -18,13 +19,14 @@ use super::{
 };
 use crate::members::{
     access,
+    account::Credentials,
     joining::{self, Answer, Asked, ByHand, Fleet},
     key,
 };
 
 /// Judges the request of `observed`.
 pub(super) fn of(observed: &Observed<'_>, request: &JoinRequest) -> Answer {
-    if let Some(fault) = fault_in(request) {
+    if let Some(fault) = fault_in(request, observed.credentials) {
         return refused(reasons::INVALID_REQUEST, fault);
     }
     let tokens: Vec<_> = observed.token.iter().map(|it| it.token.clone()).collect();
@@ -88,7 +90,7 @@ pub(super) fn signing_fault(
     let token = request.annotations().get(keys::TOKEN).map(String::as_str).unwrap_or_default();
     let key = key::read(&request.spec.public_key).unwrap_or_default();
     let expected = Expected {
-        creator: &signing::bootstrap_user(token),
+        creators: &[&signing::bootstrap_user(token)],
         user: &access::user(observed.cluster, &request.spec.public_key),
         key: &key,
     };
@@ -96,9 +98,12 @@ pub(super) fn signing_fault(
 }
 
 /// What cannot be used in a request, whoever made it.
-fn fault_in(request: &JoinRequest) -> Option<String> {
-    if key::read(&request.spec.public_key).is_none() {
+fn fault_in(request: &JoinRequest, credentials: Credentials) -> Option<String> {
+    let Some(key) = key::read(&request.spec.public_key) else {
         return Some("its public key is no SubjectPublicKeyInfo, DER in base64".to_owned());
+    };
+    if credentials == Credentials::Token && !seal::is_recipient(&key) {
+        return Some("its public key is no P-256 key, and this hub seals tokens to no other".to_owned());
     }
     request.spec.labels.iter().find_map(|(key, value)| {
         if key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP) {

@@ -20,7 +20,7 @@ impl Roster {
     /// What a cluster's agent said last when it renewed its Lease, if it did so since this process started.
     pub fn word(&self, cluster: &str) -> Option<Word> {
         let state = self.state();
-        state.beats.get(cluster).filter(|it| it.is_confirmed())?;
+        state.watched.get(cluster).filter(|it| it.beat.is_confirmed())?;
         let lease = self.0.leases.get(&Key::new(&cluster_namespace(cluster), LEASE))?;
         let told = lease.metadata.annotations.as_ref().and_then(|it| it.get(TOLD)).cloned();
         Some(Word { told, up_for: self.0.clock.since(self.0.started) })

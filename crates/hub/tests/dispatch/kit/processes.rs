@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hub::{
     control::{self, Parts},
     measures::Measures,
+    members::account::Credentials,
 };
 use kruise_core::{
     backoff::Doubling,
@@ -47,6 +48,7 @@ pub(super) async fn hub(process: ProcessContext, measures: Measures) {
         measures,
         clock,
         rules: Vec::new(),
+        credentials: Credentials::default(),
     };
     let stop = CancellationToken::new();
     let told = stop.clone();

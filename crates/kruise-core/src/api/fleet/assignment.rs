@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     Counts, FederatedObject, PatchStep, Slice,
-    policy::{DeletionPolicy, DriftPolicy, WhenExists},
+    policy::{DeletionPolicy, DriftPolicy, ImageRegistry, WhenExists},
 };
 use crate::api::{
     columns::{Column, integer, text},
@@ -77,6 +77,11 @@ pub struct AssignmentSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub overrides: Vec<PatchStep>,
+    /// Registries that images come from instead, in this cluster: each image by the first that fits, after the overrides. They
+    /// are no overrides, because target and stable revision have different images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4096))]
+    pub image_registries: Vec<ImageRegistry>,
     /// What to do with an object of the same name that is already there.
     #[serde(default)]
     pub when_exists: WhenExists,

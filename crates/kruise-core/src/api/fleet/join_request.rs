@@ -98,9 +98,14 @@ pub struct JoinRequestStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16384))]
     pub certificate: String,
-    /// The agent's credential, encrypted to its public key, where the hub cannot sign client certificates.
+    /// The agent's token for the hub instead of a certificate, sealed to its key.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32768))]
     pub sealed_credential: String,
+    /// UID of the ServiceAccount whose token it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub sealed_for: String,
     /// Aspects of the request's state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

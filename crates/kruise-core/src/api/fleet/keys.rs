@@ -32,6 +32,8 @@ pub const TOKEN: &str = "fleet.kruise.io/token";
 pub const DECISION: &str = "fleet.kruise.io/decision";
 /// Label on Secrets that hold what is known of a bootstrap token.
 pub const BOOTSTRAP: &str = "fleet.kruise.io/bootstrap";
+/// Annotation on the ServiceAccounts of agents: the fingerprint of the key that their tokens are sealed to.
+pub const AGENT_KEY: &str = "fleet.kruise.io/agent-key";
 /// Annotation on objects and policies: a move was asked for by hand; another value asks again.
 pub const REBALANCE: &str = "fleet.kruise.io/rebalance";
 /// Annotation on the Leases of agents: what they have told, in one word ([`told`](super::told)); empty while that is not known.
@@ -194,6 +196,8 @@ pub mod events {
     pub const BUDGET_HELD: &str = "BudgetHeld";
     /// Fewer pods are updated than asked for.
     pub const PARTITION_SHORT: &str = "PartitionShort";
+    /// A cluster that is drained keeps some pods.
+    pub const DRAIN_HELD: &str = "DrainHeld";
     /// Some replicas have no cluster.
     pub const UNPLACED: &str = "Unplaced";
     /// Secrets for the registry that a job names cannot be brought to clusters.

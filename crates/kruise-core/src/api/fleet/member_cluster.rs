@@ -169,6 +169,14 @@ pub struct MemberClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16384))]
     pub certificate: String,
+    /// The agent's last renewed token for the hub, sealed to its key.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32768))]
+    pub sealed_credential: String,
+    /// UID of the CertificateSigningRequest that the token answers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub sealed_for: String,
     /// When the agent's present credential expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_expires_at: Option<Time>,

@@ -1,10 +1,12 @@
 //! The kinds of the fleet, group `fleet.kruise.io`. They live on the hub.
 
+pub mod agent_token;
 pub mod assignment;
 pub mod binding;
 pub mod join_request;
 pub mod keys;
 pub mod member_cluster;
+pub mod owned;
 pub mod policy;
 pub mod release;
 pub mod revision;

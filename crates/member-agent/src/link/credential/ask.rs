@@ -11,7 +11,7 @@ use kruise_core::{
 use kube::{Api, Client, api::PostParams};
 use serde_json::json;
 
-use super::{LIFE, joining::Seen};
+use super::{LIFE, held::Offered, joining::Seen};
 
 /// The signer of client certificates.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -39,7 +39,7 @@ pub(super) async fn sign(hub: &Client, name: &str, request: &str) -> Result<Made
     let body: CertificateSigningRequest =
         serde_json::from_value(body).expect("this is a CertificateSigningRequest");
     let api: Api<CertificateSigningRequest> = Api::all(hub.clone());
-    or_there(call("ask for a certificate", api.create(&PostParams::default(), &body)).await)
+    or_there(call("ask for a credential", api.create(&PostParams::default(), &body)).await)
 }
 
 /// Sends a JoinRequest. What one of that name says, is looked at next.
@@ -60,11 +60,12 @@ pub(super) async fn look(hub: &Client, name: &str) -> Result<Seen, Error> {
     }
 }
 
-/// The newest certificate that the hub has signed for us since we joined; nothing if there is none.
-pub(super) async fn renewed(hub: &Client, cluster: &str) -> Result<String, Error> {
+/// The newest credential that the hub has written for us since we joined; nothing if there is none.
+pub(super) async fn renewed(hub: &Client, cluster: &str) -> Result<Offered, Error> {
     let api: Api<MemberCluster> = Api::all(hub.clone());
-    let member = call("look for a newer certificate", api.get_opt(cluster)).await?;
-    Ok(member.and_then(|it| it.status).map(|it| it.certificate).unwrap_or_default())
+    let member = call("look for a newer credential", api.get_opt(cluster)).await?;
+    let status = member.and_then(|it| it.status).unwrap_or_default();
+    Ok(Offered { certificate: status.certificate, sealed: status.sealed_credential })
 }
 
 fn or_there<T>(made: Result<T, Error>) -> Result<Made, Error> {

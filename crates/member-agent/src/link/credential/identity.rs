@@ -98,7 +98,7 @@ impl Validity {
     }
 }
 
-/// Why a certificate is not ours.
+/// Why a credential is not ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It is none.
@@ -110,6 +110,9 @@ pub enum Fault {
     /// It is for somebody else.
     #[error("it is for another name than this cluster's")]
     OtherName,
+    /// It does not open.
+    #[error("it is sealed to another key, for another cluster or by another hub")]
+    Sealed,
 }
 
 /// Whether two texts hold the same certificate, however they are wrapped.

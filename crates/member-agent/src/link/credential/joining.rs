@@ -5,7 +5,8 @@ use std::time::Duration;
 use kruise_core::api::fleet::join_request::{JoinDecision, JoinRequest};
 
 use super::{
-    identity::{Fault, is_same},
+    held::{Credential, Offered},
+    identity::Fault,
     kept::{Kept, Membership},
 };
 
@@ -30,10 +31,10 @@ pub enum Move {
     Ask,
     /// Wait, and say for what.
     Wait(Waiting),
-    /// Keep this certificate, to be used.
+    /// Keep this credential, to be used.
     Take {
-        /// The certificate, PEM.
-        certificate: String,
+        /// The credential.
+        credential: Credential,
         /// Where the cluster belongs now.
         membership: Membership,
     },
@@ -46,21 +47,21 @@ pub enum Waiting {
     Hub,
     /// A person, to decide.
     Decision(String),
-    /// The hub's signature.
+    /// The hub's signature, or its token.
     Signature,
     /// A person, to take back a denial.
     Denied(String),
     /// The request of this name is another cluster's.
     NotOurs,
-    /// The answer is an old one: its certificate is the one that the hub does not take.
+    /// The answer is an old one: its credential is the one that the hub does not take.
     Answered,
-    /// The certificate is not ours.
-    Certificate(Fault),
+    /// The credential is not ours.
+    Unusable(Fault),
 }
 
-/// What to do by what is seen. `asked` is how long ago this process has asked; `refused` is a certificate that the hub does not
+/// What to do by what is seen. `asked` is how long ago this process has asked; `refused` is a credential that the hub does not
 /// take any more.
-pub fn next(kept: &Kept, seen: &Seen, asked: Option<Duration>, refused: Option<&str>) -> Move {
+pub fn next(kept: &Kept, seen: &Seen, asked: Option<Duration>, refused: Option<&Credential>) -> Move {
     let request = match seen {
         Seen::There(request) => request,
         Seen::Closed if asked.is_some_and(|it| it < GRANTED_WITHIN) => return Move::Wait(Waiting::Hub),
@@ -76,22 +77,19 @@ pub fn next(kept: &Kept, seen: &Seen, asked: Option<Duration>, refused: Option<&
         Some(JoinDecision::Pending) => Move::Wait(Waiting::Decision(told())),
         Some(JoinDecision::Denied) => Move::Wait(Waiting::Denied(told())),
         Some(JoinDecision::Approved) => {
-            if [&status.certificate, &status.namespace, &status.hub_uid].iter().any(|it| it.is_empty()) {
+            let (namespace, hub_uid) = (status.namespace.clone(), status.hub_uid.clone());
+            let (certificate, sealed) = (status.certificate.clone(), status.sealed_credential.clone());
+            let offers = Offered { certificate, sealed }.read(&kept.key, &kept.cluster, &hub_uid);
+            if namespace.is_empty() || hub_uid.is_empty() || offers.is_empty() {
                 return Move::Wait(Waiting::Signature);
             }
-            if refused.is_some_and(|it| is_same(it, &status.certificate)) {
-                return Move::Wait(Waiting::Answered);
+            let is_old = |it: &&Credential| refused.is_some_and(|refused| refused.is_same(it));
+            if let Some(credential) = offers.iter().flatten().find(|it| !is_old(it)) {
+                let membership = Membership { namespace, hub_uid };
+                return Move::Take { credential: credential.clone(), membership };
             }
-            match kept.key.check(&status.certificate, &kept.cluster) {
-                Err(fault) => Move::Wait(Waiting::Certificate(fault)),
-                Ok(_) => Move::Take {
-                    certificate: status.certificate.clone(),
-                    membership: Membership {
-                        namespace: status.namespace.clone(),
-                        hub_uid: status.hub_uid.clone(),
-                    },
-                },
-            }
+            let fault = offers.into_iter().find_map(Result::err);
+            Move::Wait(fault.map_or(Waiting::Answered, Waiting::Unusable))
         }
     }
 }
@@ -99,7 +97,7 @@ pub fn next(kept: &Kept, seen: &Seen, asked: Option<Duration>, refused: Option<&
 impl Waiting {
     /// Whether only a person can help, so that there is no hurry to look again.
     pub fn is_stuck(&self) -> bool {
-        matches!(self, Self::Denied(_) | Self::NotOurs | Self::Answered | Self::Certificate(_))
+        matches!(self, Self::Denied(_) | Self::NotOurs | Self::Answered | Self::Unusable(_))
     }
 
     /// Whether our CertificateSigningRequest must still be there.
@@ -115,7 +113,7 @@ mod tests {
     use super::{
         super::{
             identity::{Key, Validity},
-            tests::{at, certificate, kept, key},
+            tests::{at, certificate, kept, kept_token, key, sealed, token},
         },
         *,
     };
@@ -188,17 +186,17 @@ mod tests {
         let kept = new();
         let pem = signed(&kept.key, &kept.key.user("eu-1"));
         let seen = asked(&kept, answered(JoinDecision::Approved, &pem));
-        let Move::Take { certificate, membership } = next(&kept, &seen, None, None) else {
+        let Move::Take { credential, membership } = next(&kept, &seen, None, None) else {
             panic!("{seen:?}")
         };
-        assert_eq!((certificate, membership.namespace.as_str()), (pem, "fleet-eu-1"));
+        assert_eq!((credential, membership.namespace.as_str()), (Credential::Certificate(pem), "fleet-eu-1"));
         for (pem, fault) in [
             (signed(&kept.key, "system:masters"), Fault::OtherName),
             (signed(&Key::generate().unwrap(), &kept.key.user("eu-1")), Fault::OtherKey),
             ("none".to_owned(), Fault::Unreadable),
         ] {
             let seen = asked(&kept, answered(JoinDecision::Approved, &pem));
-            assert_eq!(next(&kept, &seen, None, None), Move::Wait(Waiting::Certificate(fault)));
+            assert_eq!(next(&kept, &seen, None, None), Move::Wait(Waiting::Unusable(fault)));
         }
     }
 
@@ -207,7 +205,29 @@ mod tests {
         let kept = kept();
         let old = signed(&kept.key, &kept.key.user("eu-1"));
         let seen = asked(&kept, answered(JoinDecision::Approved, &old));
-        assert_eq!(next(&kept, &seen, None, Some(&old)), Move::Wait(Waiting::Answered));
+        let refused = Credential::Certificate(old);
+        assert_eq!(next(&kept, &seen, None, Some(&refused)), Move::Wait(Waiting::Answered));
         assert!(matches!(next(&kept, &seen, None, None), Move::Take { .. }));
+    }
+
+    #[test]
+    fn join_4_a_sealed_token_is_taken_if_only_our_key_opens_it() {
+        let kept = kept_token();
+        let offered = |key: &Key, hub: &str, ends: &str| {
+            let mut status = answered(JoinDecision::Approved, "").unwrap();
+            status.sealed_credential = sealed(key, "eu-1", hub, &token(ends));
+            asked(&kept, Some(status))
+        };
+        let (old, new) = ("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z");
+        let refused = kept.held.as_ref().map(|it| &it.credential);
+        let seen = offered(&kept.key, "hub", old);
+        assert_eq!(next(&kept, &seen, None, refused), Move::Wait(Waiting::Answered), "it was taken back");
+        let seen = offered(&kept.key, "hub", new);
+        let Move::Take { credential, .. } = next(&kept, &seen, None, refused) else { panic!("{seen:?}") };
+        assert_eq!(credential, Credential::Token(token(new)));
+        for (key, hub) in [(&Key::generate().unwrap(), "hub"), (&kept.key, "another")] {
+            let seen = offered(key, hub, new);
+            assert_eq!(next(&kept, &seen, None, None), Move::Wait(Waiting::Unusable(Fault::Sealed)));
+        }
     }
 }

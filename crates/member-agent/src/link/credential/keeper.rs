@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kruise_core::{
     backoff::Doubling,
     runtime::{
-        client::{ConnectError, Error, Swap, User},
+        client::{ConnectError, Error, Swap},
         clock::{Clock, Seed},
         events::Recorder,
     },
@@ -19,7 +19,8 @@ use tracing::{debug, info, warn};
 
 use super::{
     Open, Settings, ask,
-    identity::{Key, Validity},
+    held::Credential,
+    identity::Key,
     kept::{Kept, Membership},
     plan::{self, Proof, Step},
     teller::{Notice, Teller, reasons},
@@ -72,8 +73,8 @@ pub struct Keeper {
     chance: Seed,
     /// The client that the link uses, once there is one.
     swap: Option<Swap>,
-    /// A certificate that the hub does not take.
-    refused: Option<String>,
+    /// A credential that the hub does not take.
+    refused: Option<Credential>,
     asked: Option<Instant>,
     sent: Option<(String, Timestamp)>,
     failures: u32,
@@ -156,6 +157,11 @@ impl Keeper {
         };
         if let Some((kept, version)) = &found {
             self.begin(kept, begin)?;
+            let heard = self.standings.get();
+            let meant = plan::meant(kept, heard, self.clock.now());
+            if meant != heard {
+                self.standings.set(meant);
+            }
             if let Some(kept) = kept.standing(self.standings.get()) {
                 self.vault.put(&kept, version).await?;
                 return Ok(Then::Go);
@@ -196,14 +202,14 @@ impl Keeper {
 
     /// Lets the link begin with what is kept.
     fn begin(&mut self, kept: &Kept, begin: &mut Option<oneshot::Sender<Joined>>) -> Result<(), Failure> {
-        let (Some(held), Some(membership)) = (&kept.certificate, &kept.membership) else { return Ok(()) };
+        let (Some(held), Some(membership)) = (&kept.held, &kept.membership) else { return Ok(()) };
         if begin.is_none() {
             return Ok(());
         }
         if kept.is_revoked {
             self.standings.set(Standing::Revoked);
         }
-        let client = self.as_agent(kept, &held.pem)?;
+        let client = self.as_agent(kept, &held.credential)?;
         let swap = Swap::new(client);
         let hub = swap.client(&membership.namespace);
         self.swap = Some(swap);
@@ -214,10 +220,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Uses the certificate that has come, and only then forgets the one before (JOIN-4).
+    /// Uses the credential that has come, and only then forgets the one before (JOIN-4).
     async fn prove(&mut self, kept: &Kept, version: &str) -> Result<Then, Failure> {
-        let pem = kept.next.clone().unwrap_or_default();
-        let client = match self.as_agent(kept, &pem) {
+        let Some(next) = &kept.next else { return Ok(Then::Go) };
+        let client = match self.as_agent(kept, next) {
             Ok(client) => client,
             Err(failure) => return self.reject(kept, version, &failure.to_string()).await,
         };
@@ -229,7 +235,7 @@ impl Keeper {
             }
             Proof::Bad => self.reject(kept, version, "the hub does not take it").await,
             Proof::Good => {
-                let is_first = kept.certificate.is_none();
+                let is_first = kept.held.is_none();
                 self.vault.put(&kept.taken_up(self.clock.now()), version).await?;
                 if let Some(swap) = &self.swap {
                     swap.set(client);
@@ -239,23 +245,22 @@ impl Keeper {
                     // What it says of us now counts, and that it knows us is not yet that it accepts us.
                     self.standings.hear(&answer);
                 }
-                self.teller.tell(Notice::taken_up(&kept.cluster, is_first, Validity::of(&pem)));
+                self.teller.tell(Notice::taken_up(&kept.cluster, is_first, next.ends()));
                 Ok(Then::Go)
             }
         }
     }
 
     async fn reject(&mut self, kept: &Kept, version: &str, why: &str) -> Result<Then, Failure> {
-        let message = format!("the certificate that came from the hub cannot be used: {why}");
+        let message = format!("the credential that came from the hub cannot be used: {why}");
         self.teller.tell(Notice::bad(reasons::UNUSABLE, message));
         self.refused = kept.next.clone();
         self.vault.put(&Kept { next: None, request: None, ..kept.clone() }, version).await?;
         Ok(Then::Late)
     }
 
-    fn as_agent(&self, kept: &Kept, certificate: &str) -> Result<Client, ConnectError> {
-        let user = User::Certificate { chain: certificate.to_owned(), key: kept.key.pem().to_owned() };
-        (self.open)(&user)
+    fn as_agent(&self, kept: &Kept, credential: &Credential) -> Result<Client, ConnectError> {
+        (self.open)(&credential.user(&kept.key))
     }
 
     async fn pause(&mut self, then: Then) {

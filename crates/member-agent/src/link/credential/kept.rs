@@ -4,9 +4,13 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kruise_core::api::fleet::agent_token::AgentToken;
 use serde_json::{Map, Value, json};
 
-use super::identity::Key;
+use super::{
+    held::{Credential, Held},
+    identity::Key,
+};
 use crate::link::standing::Standing;
 
 /// The Secret, in the agent's own namespace.
@@ -18,6 +22,10 @@ const KEY: &str = "tls.key";
 const CERTIFICATE: &str = "tls.crt";
 const TAKEN_UP: &str = "taken-up";
 const NEXT: &str = "next.crt";
+const TOKEN: &str = "token";
+const TOKEN_EXPIRES: &str = "token-expires";
+const NEXT_TOKEN: &str = "next-token";
+const NEXT_TOKEN_EXPIRES: &str = "next-token-expires";
 const REQUEST: &str = "signing-request";
 const REQUESTED: &str = "signing-requested";
 const REQUESTED_BY: &str = "signing-requested-by";
@@ -37,10 +45,10 @@ pub struct Kept {
     pub request: Option<Signing>,
     /// What the hub said when it let the cluster in.
     pub membership: Option<Membership>,
-    /// The certificate that the hub takes.
-    pub certificate: Option<Held>,
+    /// The credential that the hub takes.
+    pub held: Option<Held>,
     /// One that has come and has not been used yet.
-    pub next: Option<String>,
+    pub next: Option<Credential>,
     /// Whether the hub had taken our rights away when it was last heard (JOIN-5).
     pub is_revoked: bool,
 }
@@ -66,28 +74,11 @@ pub struct Membership {
     pub hub_uid: String,
 }
 
-/// A certificate in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
-    /// The certificate, PEM.
-    pub pem: String,
-    /// When it was taken up, by our own clock.
-    pub since: Timestamp,
-}
-
 impl Kept {
     /// What there is at the beginning.
     pub fn new(cluster: &str, key: Key) -> Self {
         let cluster = cluster.to_owned();
-        Self {
-            cluster,
-            key,
-            request: None,
-            membership: None,
-            certificate: None,
-            next: None,
-            is_revoked: false,
-        }
+        Self { cluster, key, request: None, membership: None, held: None, next: None, is_revoked: false }
     }
 
     /// Reads a Secret; or names what in it cannot be used.
@@ -106,8 +97,14 @@ impl Kept {
             Some(name) => Some(Signing { name, since: time(REQUESTED)?, by: text(REQUESTED_BY)? }),
             None => None,
         };
-        let certificate = match text(CERTIFICATE)? {
-            Some(pem) => Some(Held { pem, since: time(TAKEN_UP)? }),
+        let credential = |certificate, token, expires| {
+            if let Some(token) = text(token)? {
+                return Ok(Some(Credential::Token(AgentToken { token, expires: time(expires)? })));
+            }
+            Ok::<_, &'static str>(text(certificate)?.map(Credential::Certificate))
+        };
+        let held = match credential(CERTIFICATE, TOKEN, TOKEN_EXPIRES)? {
+            Some(credential) => Some(Held { credential, since: time(TAKEN_UP)? }),
             None => None,
         };
         let membership = text(NAMESPACE)?.zip(text(HUB_UID)?);
@@ -116,15 +113,17 @@ impl Kept {
             key: text(KEY)?.and_then(|it| Key::read(&it)).ok_or(KEY)?,
             request,
             membership: membership.map(|(namespace, hub_uid)| Membership { namespace, hub_uid }),
-            certificate,
-            next: text(NEXT)?,
+            held,
+            next: credential(NEXT, NEXT_TOKEN, NEXT_TOKEN_EXPIRES)?,
             is_revoked: text(REVOKED)?.is_some(),
         })
     }
 
     /// What a merge makes the data of the Secret into; absent ones are taken out.
     pub fn data(&self) -> Value {
-        let Self { cluster, key, request, membership, certificate, next, is_revoked } = self;
+        let Self { cluster, key, request, membership, held, next, is_revoked } = self;
+        let [certificate, token, expires] = written(held.as_ref().map(|it| &it.credential));
+        let [next_certificate, next_token, next_expires] = written(next.as_ref());
         let fields: BTreeMap<&str, Option<String>> = BTreeMap::from([
             (CLUSTER, Some(cluster.clone())),
             (KEY, Some(key.pem().to_owned())),
@@ -133,9 +132,13 @@ impl Kept {
             (REQUESTED_BY, request.as_ref().and_then(|it| it.by.clone())),
             (NAMESPACE, membership.as_ref().map(|it| it.namespace.clone())),
             (HUB_UID, membership.as_ref().map(|it| it.hub_uid.clone())),
-            (CERTIFICATE, certificate.as_ref().map(|it| it.pem.clone())),
-            (TAKEN_UP, certificate.as_ref().map(|it| it.since.to_string())),
-            (NEXT, next.clone()),
+            (CERTIFICATE, certificate),
+            (TOKEN, token),
+            (TOKEN_EXPIRES, expires),
+            (TAKEN_UP, held.as_ref().map(|it| it.since.to_string())),
+            (NEXT, next_certificate),
+            (NEXT_TOKEN, next_token),
+            (NEXT_TOKEN_EXPIRES, next_expires),
             (REVOKED, is_revoked.then(|| "true".to_owned())),
         ]);
         let written = fields.into_iter().map(|(name, value)| {
@@ -153,19 +156,23 @@ impl Kept {
     pub fn standing(&self, standing: Standing) -> Option<Self> {
         let is_revoked = !standing.lets_act();
         let is_news = standing != Standing::Unknown && is_revoked != self.is_revoked;
-        (is_news && self.certificate.is_some()).then(|| Self { is_revoked, ..self.clone() })
+        (is_news && self.held.is_some()).then(|| Self { is_revoked, ..self.clone() })
     }
 
-    /// The certificate that came has been used: it takes the place of the one before.
+    /// The credential that came has been used: it takes the place of the one before.
     #[must_use]
     pub fn taken_up(&self, now: Timestamp) -> Self {
-        let certificate = self.next.clone().map(|pem| Held { pem, since: now });
-        Self {
-            certificate: certificate.or_else(|| self.certificate.clone()),
-            next: None,
-            request: None,
-            ..self.clone()
-        }
+        let held = self.next.clone().map(|credential| Held { credential, since: now });
+        Self { held: held.or_else(|| self.held.clone()), next: None, request: None, ..self.clone() }
+    }
+}
+
+/// A credential as it is kept: certificate, token, and when that ends.
+fn written(credential: Option<&Credential>) -> [Option<String>; 3] {
+    match credential {
+        None => [None, None, None],
+        Some(Credential::Certificate(pem)) => [Some(pem.clone()), None, None],
+        Some(Credential::Token(it)) => [None, Some(it.token.clone()), Some(it.expires.to_string())],
     }
 }
 
@@ -176,7 +183,7 @@ impl fmt::Debug for Kept {
             .field("cluster", &self.cluster)
             .field("request", &self.request)
             .field("membership", &self.membership)
-            .field("certificate", &self.certificate.as_ref().map(|it| it.since))
+            .field("held", &self.held)
             .field("next", &self.next.is_some())
             .finish_non_exhaustive()
     }
@@ -185,7 +192,7 @@ impl fmt::Debug for Kept {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::tests::{kept, key},
+        super::tests::{kept, kept_token, key, token},
         *,
     };
 
@@ -203,13 +210,16 @@ mod tests {
                 since: "2026-01-01T00:00:00Z".parse().unwrap(),
                 by: Some("abcdef".into()),
             }),
-            next: Some("next".into()),
+            next: Some(Credential::Certificate("next".into())),
             is_revoked: true,
             ..kept()
         };
-        for it in [Kept::new("eu-1", key()), kept(), full] {
+        let next = Some(Credential::Token(token("2026-01-03T00:00:00Z")));
+        let with_tokens = Kept { next, ..kept_token() };
+        for it in [Kept::new("eu-1", key()), kept(), full, kept_token(), with_tokens] {
             assert_eq!(Kept::read(&secret(it.data())), Ok(it.clone()));
-            assert!(!format!("{it:?}").contains("PRIVATE"), "{it:?}");
+            let shown = format!("{it:?}");
+            assert!(!shown.contains("PRIVATE") && !shown.contains("secret-"), "{it:?}");
         }
     }
 
@@ -235,7 +245,7 @@ mod tests {
         };
         assert_eq!(without(KEY), Err(KEY));
         assert_eq!(without(CLUSTER), Err(CLUSTER));
-        assert!(without(TAKEN_UP).is_ok_and(|it| it.certificate.unwrap().since == Timestamp::UNIX_EPOCH));
+        assert!(without(TAKEN_UP).is_ok_and(|it| it.held.unwrap().since == Timestamp::UNIX_EPOCH));
         assert!(without(HUB_UID).is_ok_and(|it| it.membership.is_none()));
         let mut data = kept().data();
         data[KEY] = json!(ByteString(vec![0xff, 0xfe]));

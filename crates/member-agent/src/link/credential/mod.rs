@@ -1,9 +1,10 @@
 //! The agent's credential for the hub: how a cluster joins over the wire, and stays known (ADR 9, JOIN-1 to 7).
 //!
 //! Decisions are pure: [`plan`] what to do next, [`joining`] and [`renewing`] each by what the hub shows, [`way`] which hub is
-//! believed. [`identity`] is the key and the name that goes with it, [`kept`] what outlives a restart, [`vault`] where. The shell
+//! believed. [`identity`] is the key and the name that goes with it, [`held`] what the hub knows it by, [`kept`] what outlives a restart, [`vault`] where. The shell
 //! is [`keeper`]; [`teller`] is what people hear of it. Only the leader of a cluster's agents runs it (JOIN-7).
 
+pub mod held;
 pub mod identity;
 pub mod joining;
 pub mod keeper;
@@ -24,7 +25,7 @@ use kruise_core::runtime::{
 };
 use kube::Client;
 
-/// How long a certificate is asked for (JOIN-4).
+/// How long a credential is asked for (JOIN-4).
 pub const LIFE: Duration = Duration::from_secs(24 * 3600);
 
 /// The namespace whose UID is that of its cluster.
@@ -60,7 +61,7 @@ pub struct Settings {
     pub wish: Wish,
     /// The file with the bootstrap token.
     pub token: Option<PathBuf>,
-    /// How long after it was taken up a certificate is renewed, if not after a part of its life.
+    /// How long after it was taken up a credential is renewed, if not after a part of its life.
     pub renew_after: Option<Duration>,
 }
 
@@ -68,12 +69,15 @@ pub struct Settings {
 pub(crate) mod tests {
     use std::sync::OnceLock;
 
+    use base64::{Engine, engine::general_purpose::STANDARD};
     use jiff::Timestamp;
+    use kruise_core::api::fleet::agent_token::AgentToken;
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
     use super::{
+        held::{Credential, Held},
         identity::{Key, Validity},
-        kept::{Held, Kept, Membership},
+        kept::{Kept, Membership},
     };
 
     pub(crate) fn at(text: &str) -> Timestamp {
@@ -104,8 +108,25 @@ pub(crate) mod tests {
         let pem = certificate(&key, &key.user("eu-1"), life);
         Kept {
             membership: Some(Membership { namespace: "fleet-eu-1".into(), hub_uid: "hub".into() }),
-            certificate: Some(Held { pem, since }),
+            held: Some(Held { credential: Credential::Certificate(pem), since }),
             ..Kept::new("eu-1", key)
         }
+    }
+
+    /// A token that ends at this time.
+    pub(crate) fn token(ends: &str) -> AgentToken {
+        AgentToken { token: format!("secret-{ends}"), expires: at(ends) }
+    }
+
+    /// A token as the hub writes it down.
+    pub(crate) fn sealed(key: &Key, cluster: &str, hub_uid: &str, token: &AgentToken) -> String {
+        token.seal(&STANDARD.decode(key.public_key()).unwrap(), cluster, hub_uid).unwrap()
+    }
+
+    /// The same member with a token that lasts as long.
+    pub(crate) fn kept_token() -> Kept {
+        let (credential, since) =
+            (Credential::Token(token("2026-01-02T00:00:00Z")), at("2026-01-01T00:00:00Z"));
+        Kept { held: Some(Held { credential, since }), ..kept() }
     }
 }

@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use ring::digest::{SHA256, digest};
 
 use super::{
-    identity::Validity,
-    kept::{Held, Kept},
+    held::{Credential, Held},
+    kept::Kept,
 };
 use crate::link::standing::Standing;
 
-/// The part of its life after which a certificate is renewed, in percent (JOIN-4).
+/// The part of its life after which a credential is renewed, in percent (JOIN-4).
 const RENEW_AT_PERCENT: i32 = 60;
 /// How much earlier that may be, in percent of its life, so that a fleet that joined at once does not renew at once.
 const JITTER_PERCENT: i32 = 10;
@@ -29,11 +29,11 @@ pub enum Step {
     Rename,
     /// A person has to say what is meant: the cluster has joined under another name.
     Refuse,
-    /// Use the certificate that has come.
+    /// Use the credential that has come.
     Prove,
     /// Ask to join, with the token.
     Join,
-    /// Ask for a newer certificate, as ourselves.
+    /// Ask for a newer credential, as ourselves.
     Renew,
     /// Nothing for so long, unless the hub says something else.
     Rest(Duration),
@@ -48,7 +48,7 @@ pub fn next(
     now: Timestamp,
 ) -> Step {
     let Some(kept) = kept else { return Step::MakeKey };
-    let is_member = kept.certificate.is_some() || kept.next.is_some();
+    let is_member = kept.held.is_some() || kept.next.is_some();
     match (kept.cluster == cluster, is_member) {
         (false, true) => return Step::Refuse,
         (false, false) => return Step::Rename,
@@ -57,7 +57,7 @@ pub fn next(
     if kept.next.is_some() {
         return Step::Prove;
     }
-    let Some(held) = kept.certificate.as_ref().filter(|_| kept.membership.is_some()) else {
+    let Some(held) = kept.held.as_ref().filter(|_| kept.membership.is_some()) else {
         return Step::Join;
     };
     match standing {
@@ -74,7 +74,7 @@ pub fn next(
     Step::Rest(Duration::try_from(left).unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))
 }
 
-/// When a certificate is to be renewed. Its own bytes are the chance by which a fleet is spread (JOIN-4).
+/// When a credential is to be renewed. Its own bytes are the chance by which a fleet is spread (JOIN-4).
 pub fn due(held: &Held, renew_after: Option<Duration>) -> Timestamp {
     let after = match renew_after {
         Some(after) => {
@@ -82,10 +82,10 @@ pub fn due(held: &Held, renew_after: Option<Duration>) -> Timestamp {
         }
         None => {
             // From when it was taken up: signers date certificates back.
-            let life =
-                Validity::of(&held.pem).map_or(SignedDuration::ZERO, |it| it.to.duration_since(held.since));
+            let ends = held.credential.ends();
+            let life = ends.map_or(SignedDuration::ZERO, |it| it.duration_since(held.since));
             let percent = life.max(SignedDuration::ZERO) / 100;
-            let digest = digest(&SHA256, held.pem.as_bytes());
+            let digest = digest(&SHA256, held.credential.bytes());
             let draw = digest.as_ref().iter().take(4).fold(0_u32, |sum, it| sum << 8 | u32::from(*it));
             let permille = i32::try_from(draw % 1_000).unwrap_or(0);
             let (latest, spread) = (percent * RENEW_AT_PERCENT, percent * JITTER_PERCENT);
@@ -95,7 +95,7 @@ pub fn due(held: &Held, renew_after: Option<Duration>) -> Timestamp {
     held.since.saturating_add(after).unwrap_or(Timestamp::MAX)
 }
 
-/// What the first use of a certificate has shown.
+/// What the first use of a credential has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     /// The hub knows who we are.
@@ -106,7 +106,7 @@ pub enum Proof {
     Unknown,
 }
 
-/// What an answer says of the certificate it was asked with. To be refused, the hub has to know who asks.
+/// What an answer says of the credential it was asked with. To be refused, the hub has to know who asks.
 pub fn proof(answer: Result<(), Option<u16>>) -> Proof {
     match answer {
         Ok(()) | Err(Some(403 | 404)) => Proof::Good,
@@ -115,12 +115,25 @@ pub fn proof(answer: Result<(), Option<u16>>) -> Proof {
     }
 }
 
+/// What it means that the hub does not know us: a token that has not ended yet was taken back, and with it our rights (JOIN-5). A
+/// certificate cannot be, so that whoever is not known by one has only waited too long.
+pub fn meant(kept: &Kept, standing: Standing, now: Timestamp) -> Standing {
+    match (standing, kept.held.as_ref().map(|it| &it.credential)) {
+        (Standing::Unrecognized, Some(Credential::Token(token))) if now < token.expires => Standing::Outcast,
+        _ => standing,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use kruise_core::api::fleet::agent_token::AgentToken;
     use proptest::prelude::*;
 
     use super::{
-        super::tests::{at, certificate, kept, key},
+        super::{
+            identity::Validity,
+            tests::{at, certificate, kept, kept_token, key},
+        },
         *,
     };
 
@@ -138,13 +151,11 @@ mod tests {
     #[test]
     fn join_4_a_certificate_is_used_before_the_one_before_it_is_forgotten() {
         let mut kept = kept();
-        kept.next = Some("next".into());
+        let next = Credential::Certificate("next".into());
+        kept.next = Some(next.clone());
         assert_eq!(step(Some(&kept), Standing::Accepted, "2026-01-01T00:00:00Z"), Step::Prove);
         let taken = kept.taken_up(at("2026-01-01T10:00:00Z"));
-        assert_eq!(
-            (taken.certificate.unwrap().pem.as_str(), taken.next, taken.request),
-            ("next", None, None)
-        );
+        assert_eq!((taken.held.unwrap().credential, taken.next, taken.request), (next, None, None));
         assert_eq!(proof(Ok(())), Proof::Good);
         assert_eq!(proof(Err(Some(403))), Proof::Good, "who is refused is known");
         assert_eq!(proof(Err(Some(401))), Proof::Bad);
@@ -156,13 +167,18 @@ mod tests {
     #[test]
     fn join_4_it_is_renewed_in_time_and_by_itself() {
         // Taken up at 00:00, ends at 24:00.
-        let kept = kept();
-        let early = step(Some(&kept), Standing::Accepted, "2026-01-01T11:59:00Z");
+        for kept in [kept(), kept_token()] {
+            renews_in_time(&kept);
+        }
+    }
+
+    fn renews_in_time(kept: &Kept) {
+        let early = step(Some(kept), Standing::Accepted, "2026-01-01T11:59:00Z");
         assert!(matches!(early, Step::Rest(_)), "{early:?}");
-        assert_eq!(step(Some(&kept), Standing::Accepted, "2026-01-01T14:25:00Z"), Step::Renew);
+        assert_eq!(step(Some(kept), Standing::Accepted, "2026-01-01T14:25:00Z"), Step::Renew);
         // The hub may be away: nobody has said anything about us yet.
-        assert_eq!(step(Some(&kept), Standing::Unknown, "2026-01-01T14:25:00Z"), Step::Renew);
-        let soon = |now| next(Some(&kept), "eu-1", Standing::Accepted, Some(Duration::from_secs(5)), at(now));
+        assert_eq!(step(Some(kept), Standing::Unknown, "2026-01-01T14:25:00Z"), Step::Renew);
+        let soon = |now| next(Some(kept), "eu-1", Standing::Accepted, Some(Duration::from_secs(5)), at(now));
         assert_eq!(soon("2026-01-01T00:00:02Z"), Step::Rest(Duration::from_secs(3)));
         assert_eq!(soon("2026-01-01T00:00:05Z"), Step::Renew);
     }
@@ -183,6 +199,24 @@ mod tests {
     }
 
     #[test]
+    fn join_5_a_token_that_was_taken_back_before_its_end_is_a_revocation() {
+        let (before, after) = (at("2026-01-01T23:59:00Z"), at("2026-01-02T00:00:00Z"));
+        let taken_back = meant(&kept_token(), Standing::Unrecognized, before);
+        assert!(taken_back == Standing::Outcast && !taken_back.lets_act());
+        assert_eq!(
+            meant(&kept_token(), Standing::Unrecognized, after),
+            Standing::Unrecognized,
+            "it has ended"
+        );
+        assert_eq!(meant(&kept(), Standing::Unrecognized, before), Standing::Unrecognized, "a certificate");
+        for other in [Standing::Unknown, Standing::Accepted, Standing::Revoked, Standing::Outcast] {
+            assert_eq!(meant(&kept_token(), other, before), other);
+        }
+        let new = Kept::new("eu-1", key());
+        assert_eq!(meant(&new, Standing::Unrecognized, before), Standing::Unrecognized);
+    }
+
+    #[test]
     fn a_cluster_that_has_joined_is_not_renamed_by_a_flag() {
         let now = at("2026-01-01T00:00:00Z");
         assert_eq!(next(Some(&kept()), "eu-2", Standing::Accepted, None, now), Step::Refuse);
@@ -197,10 +231,13 @@ mod tests {
             let since = at("2026-01-01T00:00:00Z");
             let to = since + SignedDuration::from_hours(hours);
             let from = since - SignedDuration::from_mins(5);
-            let held = Held { pem: certificate(&key, &key.user("a"), Validity { from, to }), since };
-            let after = due(&held, None).duration_since(since).as_secs();
-            let life = hours * 3_600;
-            prop_assert!(after <= life * 60 / 100 + 1 && after >= life * 50 / 100 - 1, "{after} of {life}");
+            let certificate = certificate(&key, &key.user("a"), Validity { from, to });
+            let token = AgentToken { token: hours.to_string(), expires: to };
+            for credential in [Credential::Certificate(certificate), Credential::Token(token)] {
+                let after = due(&Held { credential, since }, None).duration_since(since).as_secs();
+                let life = hours * 3_600;
+                prop_assert!(after <= life * 60 / 100 + 1 && after >= life * 50 / 100 - 1, "{after} of {life}");
+            }
         }
 
         #[test]

@@ -1,10 +1,11 @@
 //! What people are told: each thing once, in the log and as an event about the Secret.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kruise_core::runtime::events::{Recorder, Severity};
 use tracing::{info, warn};
 
-use super::{identity::Validity, joining::Waiting, kept::SECRET};
+use super::{joining::Waiting, kept::SECRET};
 
 /// Reasons of events about the credential.
 pub mod reasons {
@@ -16,9 +17,9 @@ pub mod reasons {
     pub const JOIN_DENIED: &str = "JoinDenied";
     /// The hub does not take the token.
     pub const TOKEN_REJECTED: &str = "TokenRejected";
-    /// The certificate was exchanged.
+    /// The credential was exchanged.
     pub const RENEWED: &str = "CredentialRenewed";
-    /// The hub does not take the certificate any more.
+    /// The hub does not take the credential any more.
     pub const EXPIRED: &str = "CredentialExpired";
     /// Something that is kept, or has come, cannot be used.
     pub const UNUSABLE: &str = "CredentialUnusable";
@@ -61,7 +62,7 @@ impl Notice {
             ),
             Waiting::Signature => Self::good(
                 reasons::JOIN_PENDING,
-                format!("the request to join as {cluster} is approved; the hub signs the certificate"),
+                format!("the request to join as {cluster} is approved; the hub makes its credential"),
             ),
             Waiting::Denied(told) => {
                 Self::bad(reasons::JOIN_DENIED, format!("the hub denied {cluster} to join: {told}; {again}"))
@@ -76,17 +77,17 @@ impl Notice {
                 reasons::JOIN_PENDING,
                 format!("the request of {cluster} on the hub was answered before; {again}"),
             ),
-            Waiting::Certificate(fault) => Self::bad(
+            Waiting::Unusable(fault) => Self::bad(
                 reasons::UNUSABLE,
-                format!("the certificate that the hub gave {cluster} cannot be used: {fault}; {again}"),
+                format!("the credential that the hub gave {cluster} cannot be used: {fault}; {again}"),
             ),
         })
     }
 
-    /// A certificate is in use, the first one or another.
-    pub fn taken_up(cluster: &str, is_first: bool, validity: Option<Validity>) -> Self {
+    /// A credential is in use, the first one or another.
+    pub fn taken_up(cluster: &str, is_first: bool, ends: Option<Timestamp>) -> Self {
         // With the time, so that each renewal is told.
-        let until = validity.map(|it| format!("; its certificate ends at {}", it.to)).unwrap_or_default();
+        let until = ends.map(|it| format!("; its credential ends at {it}")).unwrap_or_default();
         if is_first {
             Self::good(reasons::JOINED, format!("this cluster has joined the fleet as {cluster}{until}"))
         } else {
@@ -166,7 +167,7 @@ mod tests {
             Waiting::Denied("TokenRejected: the token is used up".into()),
             Waiting::NotOurs,
             Waiting::Answered,
-            Waiting::Certificate(Fault::OtherKey),
+            Waiting::Unusable(Fault::OtherKey),
         ] {
             assert!(stuck.is_stuck());
             let notice = told(stuck).unwrap();

@@ -6,11 +6,26 @@ use serde_json::{Map, Value};
 use super::{Conflict, drift};
 use crate::link::render::NUMBERS;
 
+/// Whether the object is left alone whatever applying `body` would lead to. Another selector is said here: a dry run says nothing of
+/// it, because API servers refuse to change one, and their refusal does not tell whose the object is.
+pub fn at_once(plan: &AssignmentSpec, before: &Value, body: &Value) -> Result<(), Conflict> {
+    const SELECTOR: &str = "/spec/selector";
+    let selector = |it: &Value| drift::essence(it.pointer(SELECTOR).unwrap_or(&Value::Null));
+    let selects_others = selector(before) != selector(body);
+    match plan.when_exists {
+        WhenExists::Never => Err(Conflict::Exists),
+        WhenExists::IfIdentical if selects_others => Err(Conflict::Differs { path: SELECTOR.to_owned() }),
+        WhenExists::Always if selects_others => Err(Conflict::OtherSelector),
+        WhenExists::IfIdentical | WhenExists::Always => Ok(()),
+    }
+}
+
 /// Whether the object may be taken over. `before` is the object, `after` what a dry run of applying the plan answered; both as
 /// the API server tells them. Taking over by itself neither restarts nor deletes a pod.
 pub fn judge(plan: &AssignmentSpec, before: &Value, after: &Value) -> Result<(), Conflict> {
+    at_once(plan, before, after)?;
     match plan.when_exists {
-        WhenExists::Never => return Err(Conflict::Exists),
+        WhenExists::Never => {}
         WhenExists::IfIdentical => {
             if let Some(path) = drift::first_change(&content(before), &content(after)) {
                 return Err(Conflict::Differs { path });
@@ -24,9 +39,6 @@ pub fn judge(plan: &AssignmentSpec, before: &Value, after: &Value) -> Result<(),
             let at =
                 |object: &Value, path: &str| drift::essence(object.pointer(path).unwrap_or(&Value::Null));
             let differs = |path: &str| at(before, path) != at(after, path);
-            if differs("/spec/selector") {
-                return Err(Conflict::OtherSelector);
-            }
             // The numbers of a CloneSet pace what follows a new template, so its pods restart inside U. Nothing does where an
             // object is copied as a whole.
             let is_paced = matches!(plan.slice, Some(Slice::CloneSet(_)));

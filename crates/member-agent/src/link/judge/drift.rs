@@ -133,8 +133,8 @@ pub enum Reaction {
         /// Whether to say so.
         tell: bool,
     },
-    /// Say that somebody fights for `path`. Numbers of the fleet are put right all the same, though not at once each time;
-    /// anything else is left alone for a while.
+    /// Say that somebody fights for `path`. Numbers of the fleet are put right all the same, though not at once each time; the
+    /// path is put right along with one that nobody fights for; anything else is left alone for a while.
     Fight {
         /// The path.
         path: String,
@@ -168,7 +168,10 @@ impl History {
             let last = self.corrections.iter().map(|it| it.0).max().unwrap_or(now);
             let rest = FIGHT_PACE.saturating_sub(now.saturating_duration_since(last));
             let is_number = paths.iter().any(|it| is_number(it));
-            let correct = is_number && rest.is_zero();
+            // What nobody fights for does not wait for the end of somebody else's fight. That cannot go on for long: put right
+            // three times, it is fought for too.
+            let is_aside = paths.iter().any(|it| !fought.contains(it));
+            let correct = is_aside || is_number && rest.is_zero();
             let again_in = if is_number { rest } else { until.unwrap_or(FIGHT_WITHIN) };
             if correct {
                 self.remember(paths, now);
@@ -372,6 +375,22 @@ mod tests {
         // Ten minutes of peace end it.
         assert_eq!(history.fight(at(61)).0, path);
         assert_eq!(history.fight(at(630)), (vec![], None));
+    }
+
+    #[test]
+    fn dr_1_a_fight_for_one_path_keeps_no_other_from_being_put_right() {
+        let mut history = History::default();
+        let (fought, other) = ("/spec/minReadySeconds".to_owned(), "/spec/template/spec/x".to_owned());
+        for seconds in [0, 10, 20] {
+            history.react(std::slice::from_ref(&fought), DriftMode::Correct, at(seconds));
+        }
+        let both = [fought.clone(), other];
+        let corrects =
+            |it: &Reaction| matches!(it, Reaction::Fight { correct: true, path, .. } if *path == fought);
+        for seconds in [30, 40, 50] {
+            assert!(corrects(&history.react(&both, DriftMode::Correct, at(seconds))), "at {seconds}");
+        }
+        assert!(!corrects(&history.react(&both, DriftMode::Correct, at(60))), "by now both are fought for");
     }
 
     #[test]

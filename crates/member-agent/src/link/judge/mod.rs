@@ -83,6 +83,18 @@ pub struct Known<'a> {
     pub hub_uid: &'a str,
     /// UID of the member object that the kept plan was applied to.
     pub member_uid: Option<&'a str>,
+    /// What the mark of that object said about its adoption.
+    pub adopted: Option<DeletionPolicy>,
+}
+
+impl Known<'_> {
+    /// What is known about the adoption of `member`: what its mark says, or else what the mark said before somebody took it off
+    /// (`kubectl replace` does).
+    pub fn adoption(self, member: &Value) -> Option<DeletionPolicy> {
+        let is_same = self.member_uid.is_some_and(|it| member["metadata"]["uid"] == it);
+        let marked = Marks::of(member).and_then(|it| it.adopted);
+        marked.or_else(|| self.adopted.filter(|_| is_same))
+    }
 }
 
 /// What to do about the member object.
@@ -194,7 +206,7 @@ pub fn judge(plan: &AssignmentSpec, member: Option<&Value>, known: Known<'_>) ->
     }
     match plan.intent {
         Intent::Orphan => Step::Release,
-        Intent::Delete if is_kept(plan, marks.as_ref()) => Step::Release,
+        Intent::Delete if is_kept(plan, known.adoption(member)) => Step::Release,
         _ if is_ending => Step::WaitForEnd,
         Intent::Delete => Step::Delete,
         // A question is never taken on as a plan; whatever is there stays.
@@ -221,8 +233,8 @@ fn whose(plan: &AssignmentSpec, member: &Value, known: Known<'_>) -> Whose {
 
 /// Whether an object that is to be deleted is only let go of: it was there before the fleet, and nobody has asked since
 /// for its deletion (AD-1).
-fn is_kept(plan: &AssignmentSpec, marks: Option<&Marks>) -> bool {
-    match marks.and_then(|it| it.adopted) {
+fn is_kept(plan: &AssignmentSpec, adopted: Option<DeletionPolicy>) -> bool {
+    match adopted {
         None => false,
         Some(DeletionPolicy::Delete) => true,
         Some(DeletionPolicy::Orphan) => plan.deletion == DeletionPolicy::Orphan,

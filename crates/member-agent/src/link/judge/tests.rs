@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-const HUB: Known<'_> = Known { hub_uid: "hub", member_uid: None };
+const HUB: Known<'_> = Known { hub_uid: "hub", member_uid: None, adopted: None };
 
 fn plan(term: u64, seq: u64) -> AssignmentSpec {
     AssignmentSpec {
@@ -148,6 +148,23 @@ fn ad_1_an_adopted_object_is_let_go_of_unless_its_deletion_was_asked_for_later()
 }
 
 #[test]
+fn ad_1_an_adopted_object_is_let_go_of_even_if_somebody_took_the_mark_off() {
+    let known = Known { member_uid: Some("member"), adopted: Some(DeletionPolicy::Delete), ..HUB };
+    let delete = with(Intent::Delete);
+    for stripped in [unmarked(), member(&marks())] {
+        assert_eq!(judge(&delete, Some(&stripped), known), Step::Release);
+        assert_eq!(known.adoption(&stripped), Some(DeletionPolicy::Delete));
+    }
+    // One that we made after the adopted one was gone.
+    let mut other = member(&marks());
+    other["metadata"]["uid"] = "another".into();
+    assert_eq!(judge(&delete, Some(&other), known), Step::Delete);
+    // What the mark says is newer than what is remembered.
+    let marked = member(&Marks { adopted: Some(DeletionPolicy::Orphan), ..marks() });
+    assert_eq!(known.adoption(&marked), Some(DeletionPolicy::Orphan));
+}
+
+#[test]
 fn marks_that_somebody_took_off_are_no_reason_to_adopt() {
     assert_eq!(judge(&plan(3, 5), Some(&unmarked()), HUB), Step::TryToAdopt);
     let known = Known { member_uid: Some("member"), ..HUB };
@@ -207,6 +224,21 @@ fn ad_1_an_object_whose_pods_are_being_updated_is_not_taken_over_as_identical() 
         adopt::judge(&plan, &before, &before)
     };
     assert_eq!((judged(&resting), judged(&halfway)), (Ok(()), Err(Conflict::InUpdate)));
+}
+
+#[test]
+fn ad_1_another_selector_is_a_conflict_before_an_api_server_refuses_to_change_it() {
+    let object = |app: &str| json!({"spec": {"selector": {"matchLabels": {"app": app}}, "replicas": 3}});
+    let judged = |when_exists, app| {
+        let plan = AssignmentSpec { when_exists, slice: Some(granted(3)), ..plan(3, 5) };
+        adopt::at_once(&plan, &object("a"), &object(app))
+    };
+    assert_eq!(judged(WhenExists::Always, "b"), Err(Conflict::OtherSelector));
+    let differs = Conflict::Differs { path: "/spec/selector".to_owned() };
+    assert_eq!(judged(WhenExists::IfIdentical, "b"), Err(differs));
+    assert_eq!(judged(WhenExists::Never, "a"), Err(Conflict::Exists));
+    assert_eq!(judged(WhenExists::Always, "a"), Ok(()));
+    assert_eq!(judged(WhenExists::IfIdentical, "a"), Ok(()));
 }
 
 #[test]

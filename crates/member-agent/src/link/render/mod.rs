@@ -6,6 +6,7 @@
 mod cloneset;
 mod overrides;
 pub(super) mod pull_job;
+mod registries;
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use kruise_core::{
     admission::{Version, cloneset::default},
     api::{
         self, APPS_V1BETA1,
-        fleet::{FederatedObject, PatchStep, Slice, assignment::AssignmentSpec},
+        fleet::{FederatedObject, Slice, assignment::AssignmentSpec},
     },
     revision::data::RevisionData,
     runtime::{gates::Gates, webhook::Operation},
@@ -62,7 +63,8 @@ pub enum Fault {
 
 /// The body with overrides: what all pods of one fleet revision in this cluster are made from, without numbers and marks.
 /// CloneSets are brought to the stored version, whose words the numbers are written in.
-pub fn base(body: &Value, object: &FederatedObject, steps: &[PatchStep]) -> Result<Value, Fault> {
+pub fn base(body: &Value, plan: &AssignmentSpec) -> Result<Value, Fault> {
+    let object = &plan.object;
     let text = |path: &str| body.pointer(path).and_then(Value::as_str);
     let is_same = text("/apiVersion") == Some(&object.api_version) && text("/kind") == Some(&object.kind);
     if !is_same || text("/metadata/name") != Some(&object.name) {
@@ -70,7 +72,8 @@ pub fn base(body: &Value, object: &FederatedObject, steps: &[PatchStep]) -> Resu
     }
     let mut base = body.clone();
     clean(&mut base, object);
-    overrides::apply(&mut base, steps)?;
+    overrides::apply(&mut base, &plan.overrides)?;
+    registries::rewrite(&mut base, &plan.image_registries);
     if object.kind == "CloneSet" && object.api_version != APPS_V1BETA1 {
         base = api::convert(base, APPS_V1BETA1).map_err(|_| Fault::UnknownVersion {
             api_version: object.api_version.clone(),

@@ -5,78 +5,22 @@ use json_patch::{
     ReplaceOperation, TestOperation,
     jsonptr::{Pointer, PointerBuf},
 };
-use kruise_core::api::fleet::{PatchOperation, PatchStep};
+pub(in crate::link) use kruise_core::api::fleet::owned::NUMBERS;
+use kruise_core::api::fleet::{PatchOperation, PatchStep, owned::touched};
 use serde_json::Value;
 
 use super::Fault;
-use crate::link::is_ours;
-
-/// Paths that belong to the fleet (OV-1), in the words of every kind and version. What lies below one of them, and what
-/// would replace one of them with all around it, is refused.
-const OWNED: &[&[&str]] = &[
-    &["apiVersion"],
-    &["kind"],
-    &["status"],
-    &["metadata", "name"],
-    &["metadata", "namespace"],
-    &["metadata", "uid"],
-    &["metadata", "resourceVersion"],
-    &["metadata", "ownerReferences"],
-    &["metadata", "finalizers"],
-    &["metadata", "managedFields"],
-    &["spec", "selector"],
-];
-
-/// Those of them that are the fleet's numbers: promises to the whole fleet hang on them.
-pub(in crate::link) const NUMBERS: &[&[&str]] = &[
-    &["spec", "replicas"],
-    &["spec", "parallelism"],
-    &["spec", "completionPolicy", "activeDeadlineSeconds"],
-    &["spec", "completionPolicy", "ttlSecondsAfterFinished"],
-    &["spec", "scaleStrategy", "podsToDelete"],
-    &["spec", "scaleStrategy", "maxUnavailable"],
-    &["spec", "updateStrategy", "partition"],
-    &["spec", "updateStrategy", "maxUnavailable"],
-    &["spec", "updateStrategy", "maxSurge"],
-    &["spec", "updateStrategy", "paused"],
-    &["spec", "updateStrategy", "rollingUpdate", "partition"],
-    &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"],
-    &["spec", "updateStrategy", "rollingUpdate", "maxSurge"],
-    &["spec", "updateStrategy", "rollingUpdate", "paused"],
-];
 
 /// Applies `steps` to `object`, all or none.
 pub(super) fn apply(object: &mut Value, steps: &[PatchStep]) -> Result<(), Fault> {
     if steps.is_empty() {
         return Ok(());
     }
-    if let Some(path) = steps.iter().find_map(owned_path) {
-        return Err(Fault::OwnedPath { path: path.to_owned() });
+    if let Some(touched) = steps.iter().find_map(touched) {
+        return Err(Fault::OwnedPath { path: touched.path.to_owned() });
     }
     let patch = steps.iter().map(step).collect::<Result<Vec<_>, _>>()?;
     json_patch::patch(object, &Patch(patch)).map_err(|error| Fault::Override { reason: error.to_string() })
-}
-
-/// The first path of a step that belongs to the fleet and would be changed.
-fn owned_path(step: &PatchStep) -> Option<&str> {
-    let from = step.from.as_deref().filter(|_| step.op == PatchOperation::Move);
-    let path = (step.op != PatchOperation::Test).then_some(step.path.as_str());
-    path.into_iter().chain(from).find(|it| is_owned(it))
-}
-
-fn is_owned(path: &str) -> bool {
-    let tokens: Vec<String> = path.split('/').skip(1).map(decoded).collect();
-    let is_prefix = |a: &[&str]| a.iter().zip(&tokens).all(|(a, b)| *a == b);
-    // Our own annotations are marks, and must be what we say they are.
-    let is_mark = matches!(&tokens[..], [metadata, annotations, key, ..]
-        if metadata == "metadata" && annotations == "annotations" && is_ours(key));
-    let is_all_annotations = tokens == ["metadata", "annotations"];
-    is_mark || is_all_annotations || OWNED.iter().chain(NUMBERS).any(|it| is_prefix(it))
-}
-
-/// A token of a JSON pointer as the key it stands for.
-fn decoded(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
 }
 
 fn step(step: &PatchStep) -> Result<Step, Fault> {

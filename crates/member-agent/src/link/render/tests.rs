@@ -68,7 +68,7 @@ fn rendered(body: &Value, plan: &AssignmentSpec, pods: &[&str]) -> Result<Value,
         ..Marks::default()
     };
     let pods = pods.iter().map(|it| (*it).to_owned()).collect();
-    let base = base(body, &plan.object, &plan.overrides)?;
+    let base = base(body, plan)?;
     member(&base, Share { plan, pods: &pods, marks: &marks })
 }
 
@@ -227,7 +227,8 @@ fn bodies_of_the_older_version_get_their_numbers_where_the_stored_one_has_them()
 
 #[test]
 fn rev_7_what_a_member_would_record_has_the_defaults_of_its_admission() {
-    let plain = base(&body("ReCreate"), &object("CloneSet"), &[]).unwrap();
+    let plan = AssignmentSpec { object: object("CloneSet"), ..AssignmentSpec::default() };
+    let plain = base(&body("ReCreate"), &plan).unwrap();
     let mut stored = plain.clone();
     default(&mut stored, None, Operation::Create, Version::V1Beta1, Gates::defaults());
     assert_ne!(plain["spec"]["template"], stored["spec"]["template"], "admission fills something in");

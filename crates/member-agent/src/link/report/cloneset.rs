@@ -28,6 +28,8 @@ pub struct Population<'a> {
     pub target: &'a RevisionData,
     /// What the stable revision is recorded as in this cluster.
     pub stable: &'a RevisionData,
+    /// How many pods may carry the target, if the plan has a stable revision besides it.
+    pub granted: Option<u32>,
     /// The time.
     pub now: Timestamp,
 }
@@ -73,11 +75,26 @@ pub fn count(population: &Population<'_>, replicas: u32) -> Census {
         counts.marked_for_deletion += u32::from(is_named || state::is_marked_for_deletion(pod));
         census.failing += u32::from(is_target && !is_available && is_failing(pod));
     }
+    if let Some(granted) = population.granted.filter(|_| target.is_some() && target == stable) {
+        part(counts, granted);
+        census.failing = census.failing.min(counts.updated);
+    }
     // A pod that was deleted and is not replaced yet counts (PROTO-5).
     counts.unavailable = replicas.saturating_sub(counts.available);
     let text = |name: Option<&str>| name.unwrap_or_default().to_owned();
     census.revisions = LocalRevisions { current: text(stable), update: text(target) };
     census
+}
+
+/// Two revisions of the fleet may be one in this cluster: claims of volumes make no revision in a member, and an override may
+/// undo what differs. Every pod is at both then, and none counts twice: as many as may carry the target do, those that serve
+/// first, and the others are at the stable revision.
+fn part(counts: &mut Counts, granted: u32) {
+    let there = counts.updated;
+    counts.updated = there.min(granted);
+    counts.updated_ready = counts.updated_ready.min(counts.updated);
+    counts.updated_available = counts.updated_available.min(counts.updated);
+    counts.stable = there - counts.updated;
 }
 
 /// Which of the pods asked for are here (CS-1).

@@ -52,6 +52,16 @@ fn pod(id: &str, image: &str, how: &str) -> PodLite {
 }
 
 fn census(pods: &[PodLite], known: &[&str], target: &str, stable: &str, replicas: u32) -> cloneset::Census {
+    census_of(pods, known, (target, stable), None, replicas)
+}
+
+fn census_of(
+    pods: &[PodLite],
+    known: &[&str],
+    (target, stable): (&str, &str),
+    granted: Option<u32>,
+    replicas: u32,
+) -> cloneset::Census {
     let cloneset: CloneSet = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {"selector": {}, "template": {}, "scaleStrategy": {"podsToDelete": ["p1"]}},
@@ -64,6 +74,7 @@ fn census(pods: &[PodLite], known: &[&str], target: &str, stable: &str, replicas
         revisions: &revisions.iter().collect::<Vec<_>>(),
         target: &data(target),
         stable: &data(stable),
+        granted,
         now: now(),
     };
     count(&population, replicas)
@@ -105,6 +116,19 @@ fn rev_14_where_the_body_is_the_stable_one_updated_is_about_the_stable_one() {
     let pods = [pod("a", "old", "up"), pod("b", "new", "up")];
     let census = census(&pods, &["old", "new"], "old", "old", 2);
     assert_eq!((census.counts.updated, census.counts.stable, census.counts.other), (1, 1, 1));
+}
+
+#[test]
+fn rev_14_where_two_revisions_of_the_fleet_are_one_here_no_pod_counts_twice() {
+    let pods = [pod("a", "old", "down"), pod("b", "old", "up"), pod("c", "old", "up")];
+    let counts = |granted| census_of(&pods, &["old"], ("old", "old"), granted, 3).counts;
+    let of = |it: Counts| (it.updated, it.updated_available, it.stable);
+    assert_eq!(of(counts(Some(1))), (1, 1, 2));
+    assert_eq!(of(counts(Some(3))), (3, 2, 0));
+    assert_eq!(of(counts(Some(0))), (0, 0, 3));
+    assert_eq!(of(counts(None)), (3, 2, 3), "the plan has one revision");
+    let stuck = [pod("a", "old", "stuck"), pod("b", "old", "stuck")];
+    assert_eq!(census_of(&stuck, &["old"], ("old", "old"), Some(1), 2).failing, 1);
 }
 
 #[test]

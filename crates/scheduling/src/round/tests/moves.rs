@@ -8,7 +8,6 @@ fn a_move_grows_first_and_shrinks_when_the_new_pods_are_available_as_move_1_and_
     // One pod above N at a time.
     assert_eq!(hub.shares(|it| it.replicas), [3, 4]);
     assert!(reasons(&plan, "c0").contains(&Why::ShrinkHeld(3)));
-    assert!(words(&plan.conditions).contains("c0 keeps 3 replicas"));
     hub.round();
     assert_eq!(hub.shares(|it| it.replicas), [3, 4]);
     hub.obey(1);
@@ -19,6 +18,35 @@ fn a_move_grows_first_and_shrinks_when_the_new_pods_are_available_as_move_1_and_
     assert_eq!(hub.shares(|it| it.replicas), [2, 4]);
     hub.settle();
     assert_eq!(hub.shares(|it| it.replicas), [0, 6]);
+}
+
+#[test]
+fn move_2_a_drain_is_held_only_where_nothing_moves_and_nothing_can_be_granted() {
+    for (surge, unavailable) in [(1, 0), (0, 1), (2, 2)] {
+        let mut hub = Hub::at_rest(2, 3);
+        (hub.rules.move_surge, hub.rules.move_unavailable) = (surge, unavailable);
+        hub.set(0, State::Draining);
+        for _ in 0..20 {
+            let plan = hub.round();
+            assert!(
+                !words(&plan.conditions).contains("c0 keeps"),
+                "{surge}, {unavailable}: {:?}",
+                plan.conditions
+            );
+            hub.obey_all();
+        }
+        assert_eq!(hub.shares(|it| it.replicas), [0, 6]);
+    }
+    // Room for one more elsewhere, which is used first.
+    let mut hub = Hub::at_rest(2, 3);
+    hub.clusters[1].candidate.max = Some(4);
+    hub.set(0, State::Draining);
+    let plan = hub.round();
+    assert!(!words(&plan.conditions).contains("c0 keeps"), "{:?}", plan.conditions);
+    hub.settle();
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [2, 4]);
+    assert!(words(&plan.conditions).contains("c0 keeps 2 replicas"), "{:?}", plan.conditions);
 }
 
 #[test]

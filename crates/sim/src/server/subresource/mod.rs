@@ -1,8 +1,9 @@
-//! Subresources: status, scale, and what only pods and namespaces have.
+//! Subresources: status, scale, and what only pods, namespaces and service accounts have.
 
 mod evict;
 mod pod;
 mod scale;
+mod token;
 
 use http::Method;
 
@@ -23,6 +24,7 @@ pub(super) fn dispatch(call: &mut Call<'_>) -> Result<Answer, Failure> {
         "binding" if resource.is_core("pods") => pod::bind(call),
         "eviction" if resource.is_core("pods") => evict::evict(call),
         "resize" if resource.is_core("pods") => pod::resize(call),
+        "token" if resource.is_core("serviceaccounts") => token::issue(call),
         "finalize" if resource.is_core("namespaces") => finalize(call),
         "log" | "exec" | "attach" | "portforward" if resource.is_core("pods") => {
             let message = "simulated pods run no programs: there are no logs and nothing to attach to";

@@ -10,9 +10,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
-use multicluster::{eventually, limits::Pods, stage::merged};
+use multicluster::{eventually, limits::Pods, programs, stage::merged};
 use serde_json::{Value, json};
 use tokio::{
     runtime::Runtime,
@@ -56,6 +56,14 @@ pub(crate) struct Stage {
     pub(crate) members: Vec<&'static str>,
 }
 
+/// How `kubectl fleet` ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
 /// Plays `test` on a stage of its own over all members.
 pub(crate) fn on(disturbs: Disturbs, test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     among(&MEMBERS, disturbs, test)
@@ -82,7 +90,7 @@ pub(crate) fn among(
         let stage = Stage::open(fleet, members.to_vec()).await?;
         let played = test(&stage).await.with_context(|| stage.told());
         // Also of a test that failed: those that wait until they are alone would fail with it.
-        let closed = stage.close();
+        let closed = stage.close().await;
         played.and(closed)
     })
 }
@@ -108,6 +116,17 @@ pub(crate) fn rolling(fields: Value) -> Value {
     json!({"updateStrategy": {"rollingUpdate": fields}})
 }
 
+/// A condition in a status; null if it has none of this type.
+pub(crate) fn condition(status: &Value, kind: &str) -> Value {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().find(|it| it["type"] == kind).cloned().unwrap_or_default()
+}
+
+/// The pods, as far as a restart or a new one would show.
+pub(crate) fn lives(pods: &[Seen]) -> Vec<(&str, i32)> {
+    pods.iter().map(|it| (it.uid.as_str(), it.restarts)).collect()
+}
+
 impl From<&Stage> for Pods {
     fn from(stage: &Stage) -> Self {
         let clusters = stage.members.iter().map(|it| (*it, stage.fleet.member(it).client.clone())).collect();
@@ -128,17 +147,46 @@ impl Stage {
         Self::open(self.fleet.clone(), self.members.clone()).await
     }
 
-    /// Deletes everything of it, as the hub asks for it where objects run on several clusters (DEL-4).
-    pub(crate) fn close(self) -> Result<()> {
+    /// Deletes everything of it, as the hub asks for it where objects run on several clusters (DEL-4), and waits until no member has
+    /// a share of it any more: others find nothing there that is not theirs.
+    pub(crate) async fn close(self) -> Result<()> {
         self.kubectl(&["delete", "clonesets.apps.kruise.io", "--all", "--wait=false"])?;
         let confirmed = format!("fleet.kruise.io/confirm-delete={}", self.namespace);
         self.fleet.hub.kubectl(&["annotate", "namespace", &self.namespace, &confirmed])?;
-        self.fleet.hub.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]).map(drop)
+        self.fleet.hub.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"])?;
+        eventually(&format!("nothing of {} is left", self.namespace), async || {
+            let line = r#"jsonpath={range .items[*]}{.spec.object.namespace} {.metadata.namespace} {.spec} {.status}{"\n"}{end}"#;
+            let said = self.fleet.hub.kubectl(&["get", "assignments", "--all-namespaces", "-o", line])?;
+            let ours: Vec<&str> = said.lines().filter(|it| it.starts_with(&self.namespace)).collect();
+            ensure!(ours.is_empty(), "{ours:#?}");
+            Ok(Some(()))
+        })
+        .await
     }
 
     /// Runs kubectl on the hub, in this namespace.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.fleet.hub.kubectl(&[&["--namespace", self.namespace.as_str()][..], arguments].concat())
+    }
+
+    /// Runs `kubectl fleet` on the hub, as an administrator.
+    pub(crate) async fn kubectl_fleet(&self, arguments: &[&str]) -> Result<Ended> {
+        let output = tokio::process::Command::new(programs::cli().await?)
+            .args(arguments)
+            .env("KUBECONFIG", &self.fleet.hub.kubeconfig)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        Ok(Ended {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout)?,
+            err: String::from_utf8(output.stderr)?,
+        })
+    }
+
+    /// The same stage, as far as these members see it.
+    pub(crate) fn seen_by(&self, members: &[&'static str]) -> Self {
+        Self { members: members.to_vec(), ..self.clone() }
     }
 
     /// Applies a manifest as a user does.
@@ -216,6 +264,16 @@ impl Stage {
                 && pods.iter().filter(|it| it.image == image).count() == updated
                 && web["status"]["observedGeneration"] == web["metadata"]["generation"]
                 && web["status"]["availableReplicas"].as_u64().unwrap_or(0) == replicas as u64;
+            Ok(is_there.then_some(pods))
+        })
+        .await
+    }
+
+    /// Waits until there are so many pods, all ready and of `image`, whatever the hub says of the rest.
+    pub(crate) async fn has(&self, replicas: usize, image: &str) -> Result<Vec<Seen>> {
+        eventually(&format!("{replicas} pods of {image} in {:?}", self.members), async || {
+            let pods = self.pods().await?;
+            let is_there = pods.len() == replicas && pods.iter().all(|it| it.is_ready && it.image == image);
             Ok(is_there.then_some(pods))
         })
         .await

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kruise_core::api::fleet::{
     assignment::{Assignment, Intent, ShareState},
@@ -106,6 +106,11 @@ fn del_6_without_a_policy_clusters_leave_at_once_all_the_same() {
     assert_eq!(step(&mut world).1, Some(Intent::Delete));
     step(&mut world);
     assert_eq!(rows(&world).len(), 2);
+    assert_eq!(
+        world.binding.as_ref().unwrap().spec.ledger.last_seq,
+        2,
+        "PROTO-3: its number is not forgotten"
+    );
     let mut world = leaving(Departure::default(), State::Draining);
     world.winner = None;
     assert!(world.plan().writes.is_empty(), "a drain needs a policy that says where to");
@@ -115,7 +120,7 @@ fn del_6_without_a_policy_clusters_leave_at_once_all_the_same() {
 fn del_6_an_object_that_ends_does_not_wait_for_a_cluster_that_is_given_up() {
     let mut world = leaving(FORCE, State::Offline);
     step(&mut world);
-    let ending = end(&world.observed());
+    let ending = end(&world.observed(), &BTreeSet::new());
     assert_eq!(ending.waiting, Vec::<String>::new());
     assert_eq!(ending.writes.len(), 2, "a and b");
 }

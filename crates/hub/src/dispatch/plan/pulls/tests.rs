@@ -1,8 +1,8 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kruise_core::api::fleet::{
     Counts, FederatedObject, Slice,
-    assignment::{Assignment, AssignmentSpec, Intent},
+    assignment::{Assignment, AssignmentSpec, AssignmentStatus, Intent, ShareState},
     binding::{FleetBinding, PolicyRef},
     member_cluster::ClusterState,
     policy::{DeletionPolicy, Placement},
@@ -320,11 +320,13 @@ fn ipj_2_a_job_goes_only_when_its_end_is_stored_and_its_copies_with_it() {
     assert!(!world.plan().expires, "people have not been told yet");
     world.object["status"] = told;
     assert!(world.plan().expires);
-    let ending = end(&world.observed());
+    let ending = end(&world.observed(), &BTreeSet::new());
     assert!(ending.writes.len() == 3 && ending.writes.iter().all(|it| it.spec.intent == Intent::Delete));
     // Somebody who deletes it before leaves the copies, as the policy says.
     world.now -= 30;
-    assert!(end(&world.observed()).writes.iter().all(|it| it.spec.intent == Intent::Orphan));
+    assert!(
+        end(&world.observed(), &BTreeSet::new()).writes.iter().all(|it| it.spec.intent == Intent::Orphan)
+    );
 }
 
 #[test]
@@ -341,6 +343,24 @@ fn ipj_4_clusters_that_are_still_to_be_reached_keep_a_job_from_being_over() {
     world.clusters[2].planning = State::Lost;
     world.round();
     assert!(world.object["status"]["completionTime"].is_string());
+}
+
+#[test]
+fn ipj_3_and_ipj_4_a_cluster_that_could_not_begin_holds_a_job_no_longer_than_its_deadline() {
+    let mut world = World::looked(9);
+    world.object["spec"]["completionPolicy"]["activeDeadlineSeconds"] = json!(900);
+    for _ in 0..2 {
+        world.report("a", 3, 0, 3);
+        world.report("b", 3, 0, 3);
+        world.report("c", 0, 0, 1);
+        let refused = Arc::make_mut(world.clusters[2].assignment.as_mut().unwrap());
+        refused.status.as_mut().unwrap().state = Some(ShareState::Failed);
+        world.round();
+    }
+    assert!(world.object["status"]["completionTime"].is_null(), "it may still begin");
+    world.now += 901;
+    world.round();
+    assert!(world.object["status"]["completionTime"].is_string(), "{}", world.object["status"]);
 }
 
 #[test]

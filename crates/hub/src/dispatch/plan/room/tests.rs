@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kruise_core::api::fleet::{
     CloneSetSlice, Counts,
@@ -215,7 +215,7 @@ fn proto_8_a_question_that_is_not_asked_any_more_goes() {
     world.store(&round, usize::MAX);
     world.obey();
     // An end takes questions along, and they do not hold it up.
-    assert_eq!(end(&world.observed()).removals, ["b", "c"]);
+    assert_eq!(end(&world.observed(), &BTreeSet::new()).removals, ["b", "c"]);
     set_policy(
         &mut world,
         json!({"targets": [], "clusters": {"names": ["a", "b"]}, "replicas": {"whenShort": "Hold"}}),
@@ -280,7 +280,7 @@ fn proto_7_a_plan_that_was_forgotten_is_found_where_only_a_question_is_asked() {
     assert_eq!(total, 10, "{round:?}");
     let row = &round.save.as_ref().unwrap().ledger.clusters["b"];
     assert!(row.share.seq >= 9 && row.share.replicas <= 6, "{row:?}");
-    let ending = end(&world.observed());
+    let ending = end(&world.observed(), &BTreeSet::new());
     assert!(
         ending
             .writes

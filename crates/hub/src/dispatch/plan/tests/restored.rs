@@ -160,15 +160,20 @@ fn ha_5_a_plan_under_a_term_that_its_cluster_refuses_is_written_anew() {
     let written: Vec<_> = round.writes.iter().map(|it| (it.cluster.as_str(), it.spec.seq)).collect();
     assert_eq!(written, [("b", seq + 1)]);
     // So is one that ends the object.
-    let ending = end(&world.observed());
+    let ending = end(&world.observed(), &BTreeSet::new());
     for write in ending.writes {
         let cluster = world.clusters.iter_mut().find(|it| it.facts.name == write.cluster).unwrap();
         Arc::make_mut(cluster.assignment.as_mut().unwrap()).spec = AssignmentSpec { term: 1, ..write.spec };
     }
-    let again: Vec<_> = end(&world.observed()).writes.into_iter().map(|it| it.cluster).collect();
+    let again: Vec<_> =
+        end(&world.observed(), &BTreeSet::new()).writes.into_iter().map(|it| it.cluster).collect();
     assert_eq!(again, ["b"]);
     status(&mut world, u64::MAX);
-    assert_eq!(end(&world.observed()).writes, [], "SEC-5: one that lies is not answered for ever");
+    assert_eq!(
+        end(&world.observed(), &BTreeSet::new()).writes,
+        [],
+        "SEC-5: one that lies is not answered for ever"
+    );
 }
 
 #[test]
@@ -187,4 +192,38 @@ fn proto_7_a_ledger_is_being_rebuilt_until_everything_is_granted() {
     world.clusters[0].planning = State::Ready;
     world.settle();
     assert!(!world.binding.unwrap().spec.ledger.rebuilt);
+}
+
+/// A cluster that is given an object again says that it gave it up under this number.
+fn gave_up(number: u64, state: ShareState) -> World {
+    let mut world = World::new(10);
+    let round = world.plan();
+    world.store(&round, usize::MAX);
+    let assignment = Arc::make_mut(world.clusters[1].assignment.as_mut().unwrap());
+    assignment.status = Some(AssignmentStatus {
+        incarnation: 1,
+        report: 1,
+        applied_term: 1,
+        applied_seq: number,
+        state: Some(state),
+        ..AssignmentStatus::default()
+    });
+    world
+}
+
+fn next_number(world: &World) -> Option<u64> {
+    world.plan().writes.iter().find(|it| it.cluster == "b").map(|it| it.spec.seq)
+}
+
+#[test]
+fn proto_3_a_number_that_went_with_an_earlier_ledger_is_learnt_from_who_gave_the_object_up() {
+    assert_eq!(next_number(&gave_up(7, ShareState::Deleted)), Some(8));
+    assert_eq!(next_number(&gave_up(7, ShareState::Orphaned)), Some(8));
+    assert_eq!(next_number(&gave_up(7, ShareState::Settled)), None, "HA-5: it carries something out");
+    assert_eq!(next_number(&gave_up(1 << 40, ShareState::Deleted)), None, "SEC-5: nobody ever wrote that");
+    // One whose share is known to have been there is not believed so easily.
+    let mut world = gave_up(7, ShareState::Deleted);
+    let ledger = &mut world.binding.as_mut().unwrap().spec.ledger;
+    ledger.clusters.get_mut("b").unwrap().acknowledged = true;
+    assert_eq!(next_number(&world), None);
 }

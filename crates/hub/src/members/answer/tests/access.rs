@@ -4,7 +4,7 @@ use super::kit::{Case, member, user};
 use crate::members::{access, answer::plan::Action};
 
 fn of_member(accepted: bool, bound: [Option<&str>; 3]) -> Case {
-    let bound = bound.map(|it| it.map(str::to_owned)).to_vec();
+    let bound = bound.map(|it| it.map(|it| vec![it.to_owned()])).to_vec();
     Case { member: Some(member(accepted)), bound, ..Case::quiet() }
 }
 
@@ -59,7 +59,7 @@ fn a_cluster_that_joined_by_hand_without_a_key_keeps_its_user() {
 
 #[test]
 fn rights_of_a_name_that_nobody_has_are_withdrawn() {
-    let case = Case { bound: vec![Some(user()), None, Some(user())], ..Case::quiet() };
+    let case = Case { bound: vec![Some(vec![user()]), None, Some(vec![user()])], ..Case::quiet() };
     assert_eq!(case.done(), ["withdraw"]);
     assert_eq!(case.events(), Vec::<String>::new());
 }

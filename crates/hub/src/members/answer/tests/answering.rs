@@ -4,7 +4,9 @@ use kruise_core::api::fleet::join_request::JoinDecision;
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 
-use super::kit::{CLUSTER, Case, NAMED, TOKEN_USER, asked, key, known, member, pem, public, said, user};
+use super::kit::{
+    CLUSTER, Case, NAMED, TOKEN_USER, asked, bound_to, key, known, member, pem, public, said, user,
+};
 use crate::members::{answer::plan::Action, joining::Known};
 
 fn denied(reason: &str) -> (Value, Value) {
@@ -64,7 +66,7 @@ fn join_6_another_cluster_and_another_key_are_told_to_both_and_the_member_stays(
     let other_uid = Known { cluster_uid: "cluster-2".to_owned(), ..known() };
     let other_key = Known { public_key: public(&KeyPair::generate().unwrap()), ..known() };
     for it in [other_uid, other_key] {
-        let mut case = Case { members: vec![it], bound: vec![Some(user()); 3], ..Case::new() };
+        let mut case = Case { members: vec![it], bound: bound_to(&[&user()]), ..Case::new() };
         case.member = Some(member(true));
         assert_eq!((case.done(), case.answer()), (vec!["let read", "tell"], denied("IdentityMismatch")));
         assert_eq!(case.events(), ["Member Warning IdentityMismatch", "Request Warning IdentityMismatch"]);
@@ -139,7 +141,7 @@ fn join_3_the_member_comes_after_all_that_it_needs_and_is_made_once() {
         json!({"clusterUid": "cluster-1", "publicKey": public(key()), "accepted": true, "region": "eu"});
     assert_eq!(made["spec"], identity);
     // Half-way through a crash: rights are there, the member is there.
-    case.bound = vec![Some(user()); 3];
+    case.bound = bound_to(&[&user()]);
     assert_eq!(case.done(), ["grant", "join", "tell"], "rights are not withdrawn meanwhile");
     case.member = Some(member(true));
     assert_eq!(case.done(), ["tell"]);

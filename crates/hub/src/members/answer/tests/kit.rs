@@ -14,7 +14,11 @@ use serde_json::{Value, json};
 
 use crate::members::{
     access,
-    answer::plan::{Action, Observed, Plan, StoredToken, plan},
+    account::{Account, Credentials},
+    answer::{
+        issue::Recipient,
+        plan::{Action, Observed, Plan, StoredToken, plan},
+    },
     joining::{AutoApprove, Known, Token},
 };
 
@@ -98,7 +102,9 @@ pub(super) struct Case {
     pub(super) token: Option<StoredToken>,
     pub(super) rules: Vec<AutoApprove>,
     pub(super) signing: Vec<CertificateSigningRequest>,
-    pub(super) bound: Vec<Option<String>>,
+    pub(super) bound: Vec<Option<Vec<String>>>,
+    pub(super) account: Option<Account>,
+    pub(super) credentials: Credentials,
     pub(super) reader: Option<(String, String)>,
     pub(super) has_namespace: bool,
     pub(super) now: Timestamp,
@@ -131,6 +137,8 @@ impl Case {
             rules: vec!["eu-*".parse().unwrap()],
             signing: vec![first()],
             bound: vec![None; 3],
+            account: None,
+            credentials: Credentials::Certificate,
             reader: None,
             has_namespace: true,
             now: now(),
@@ -144,7 +152,7 @@ impl Case {
 
     /// The request was approved, and everything was made for it.
     pub(super) fn joined() -> Self {
-        let mut case = Self { bound: vec![Some(user()); 3], ..Self::new() };
+        let mut case = Self { bound: bound_to(&[&user()]), ..Self::new() };
         case.reader = Some(("request-1".to_owned(), TOKEN_USER.to_owned()));
         case.member = Some(member(true));
         case.answered(JoinDecision::Approved, "fleet-eu-1");
@@ -187,6 +195,8 @@ impl Case {
             rules: &self.rules,
             signing: self.signing.iter().collect(),
             bound: self.bound.clone(),
+            account: self.account.clone(),
+            credentials: self.credentials,
             reader: self.reader.clone(),
             has_namespace: self.has_namespace,
         })
@@ -202,6 +212,9 @@ impl Case {
             Action::Grant(_) => Some("grant"),
             Action::Join(_) => Some("join"),
             Action::Withdraw(_) => Some("withdraw"),
+            Action::Dismiss { .. } => Some("dismiss"),
+            Action::Issue { to: Recipient::Request, .. } => Some("issue to the request"),
+            Action::Issue { to: Recipient::Member, .. } => Some("issue to the member"),
             Action::Sign { fault: None, .. } => Some("approve"),
             Action::Sign { fault: Some(_), .. } => Some("refuse"),
             Action::Note(_) => Some("note"),
@@ -237,6 +250,11 @@ impl Case {
         };
         self.plan().actions.into_iter().filter_map(told).collect()
     }
+}
+
+/// Every binding is for these.
+pub(super) fn bound_to(holders: &[&str]) -> Vec<Option<Vec<String>>> {
+    vec![Some(holders.iter().map(|it| (*it).to_owned()).collect()); 3]
 }
 
 /// The member that the request leads to.

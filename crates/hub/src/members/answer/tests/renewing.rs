@@ -4,14 +4,16 @@ use kruise_core::api::fleet::{join_request::JoinDecision, member_cluster::Member
 use rcgen::KeyPair;
 use serde_json::json;
 
-use super::kit::{Case, NAMED, TOKEN_USER, asked, certificate, first, key, member, pem, said, user};
+use super::kit::{
+    Case, NAMED, TOKEN_USER, asked, bound_to, certificate, first, key, member, pem, said, user,
+};
 use crate::members::{access, answer::plan::Action};
 
 /// A member whose agent asks for the next certificate.
 fn renewing() -> Case {
     Case {
         member: Some(member(true)),
-        bound: vec![Some(user()); 3],
+        bound: bound_to(&[&user()]),
         signing: vec![asked("fleet-agent-2", &user(), &pem(key(), &user(), |_| {}))],
         ..Case::quiet()
     }
@@ -107,7 +109,7 @@ fn join_4_an_agent_renews_as_itself_with_its_pinned_key() {
     }
     let mut by_hand = renewing();
     by_hand.member().spec.public_key = String::new();
-    by_hand.bound = vec![Some(former); 3];
+    by_hand.bound = bound_to(&[&former]);
     assert!(by_hand.refusal().unwrap().contains("no pinned key"));
 }
 

@@ -10,7 +10,7 @@ use crate::members::answer::signing::{Expected, Fault, Said, fault, said};
 
 fn judge(request: &CertificateSigningRequest) -> Option<Fault> {
     let key = key().subject_public_key_info();
-    fault(request, &Expected { creator: TOKEN_USER, user: &user(), key: &key })
+    fault(request, &Expected { creators: &[TOKEN_USER], user: &user(), key: &key })
 }
 
 fn with(change: impl FnOnce(&mut CertificateSigningRequest)) -> Option<Fault> {

@@ -21,7 +21,7 @@ pub struct Override {
         "message": "a path belongs to the fleet: replicas, selector, parallelism, podsToDelete, partition, maxUnavailable, maxSurge, paused, name and namespace cannot be overridden"
     }]))]
     pub patches: Vec<PatchStep>,
-    /// Registries that images come from instead.
+    /// Registries that images come from instead: each image by the first that fits, after the patches of all overrides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub image_registries: Vec<ImageRegistry>,
@@ -36,4 +36,14 @@ pub struct ImageRegistry {
     /// What it is changed to.
     #[schemars(length(min = 1, max = 512))]
     pub to: String,
+}
+
+impl ImageRegistry {
+    /// The image from the other registry, if it comes from this one. `docker.io/lib` is not the start of
+    /// `docker.io/library/web`.
+    pub fn rewrite(&self, image: &str) -> Option<String> {
+        let from = self.from.trim_end_matches('/');
+        let rest = image.strip_prefix(from).filter(|it| it.starts_with('/'))?;
+        Some(format!("{}{rest}", self.to.trim_end_matches('/')))
+    }
 }

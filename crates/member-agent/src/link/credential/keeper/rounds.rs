@@ -1,4 +1,4 @@
-//! One look at the hub each: as somebody who asks to join, and as a member that renews its certificate.
+//! One look at the hub each: as somebody who asks to join, and as a member that renews its credential.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
@@ -28,11 +28,11 @@ const SIGN_AGAIN: SignedDuration = SignedDuration::from_hours(1);
 impl Keeper {
     /// One look at our request to join, with the token.
     pub(super) async fn join(&mut self, kept: &Kept, version: &str) -> Result<Then, Failure> {
-        let expired = kept.certificate.as_ref().map(|it| it.pem.clone());
+        let expired = kept.held.as_ref().map(|it| it.credential.clone());
         if expired.is_some() {
             let help = "it asks to join again with the same key, for which it needs a token in the file of --hub-token-file";
             let message =
-                format!("the hub does not take the certificate of {} any more; {help}", kept.cluster);
+                format!("the hub does not take the credential of {} any more; {help}", kept.cluster);
             // Once: what comes of it is told next.
             if self.asked.is_none() && self.failures == 0 {
                 self.teller.tell(Notice::bad(reasons::EXPIRED, message));
@@ -46,11 +46,11 @@ impl Keeper {
             Err(error) => return self.unheard(error),
         };
         let asked = self.asked.map(|it| self.clock.since(it));
-        match joining::next(kept, &seen, asked, self.refused.as_deref().or(expired.as_deref())) {
+        match joining::next(kept, &seen, asked, self.refused.as_ref().or(expired.as_ref())) {
             joining::Move::Ask => self.ask(&hub, kept, version, &id).await,
-            joining::Move::Take { certificate, membership } => {
+            joining::Move::Take { credential, membership } => {
                 let kept = Kept {
-                    next: Some(certificate),
+                    next: Some(credential),
                     membership: Some(membership),
                     request: None,
                     ..kept.clone()
@@ -133,8 +133,8 @@ impl Keeper {
 
     /// One look at what the hub has signed for us, as ourselves.
     pub(super) async fn renew(&mut self, kept: &Kept, version: &str) -> Result<Then, Failure> {
-        let Some(held) = &kept.certificate else { return Ok(Then::Soon) };
-        let hub = self.as_agent(kept, &held.pem)?;
+        let Some(held) = &kept.held else { return Ok(Then::Soon) };
+        let hub = self.as_agent(kept, &held.credential)?;
         let answer = ask::renewed(&hub, &kept.cluster).await;
         if let Err(error) = &answer
             && error.code() == Some(401)
@@ -144,9 +144,12 @@ impl Keeper {
         }
         let (offered, now) = (answer?, self.clock.now());
         let sent = self.sent.as_ref().map(|it| it.0.as_str());
-        match renewing::next(kept, &offered, sent, self.refused.as_deref(), now) {
-            renewing::Move::Take(certificate) => {
-                self.vault.put(&Kept { next: Some(certificate), ..kept.clone() }, version).await?;
+        let hub_uid = kept.membership.as_ref().map_or("", |it| it.hub_uid.as_str());
+        // What is not ours is no offer.
+        let offers: Vec<_> = offered.read(&kept.key, &kept.cluster, hub_uid).into_iter().flatten().collect();
+        match renewing::next(kept, &offers, sent, self.refused.as_ref(), now) {
+            renewing::Move::Take(credential) => {
+                self.vault.put(&Kept { next: Some(credential), ..kept.clone() }, version).await?;
                 Ok(Then::Go)
             }
             renewing::Move::Ask => {
@@ -155,7 +158,7 @@ impl Keeper {
             }
             renewing::Move::Send(name) => {
                 self.sign(&hub, kept, &name).await?;
-                debug!(signing_request = name, "asked for a newer certificate");
+                debug!(signing_request = name, "asked for a newer credential");
                 Ok(Then::Soon)
             }
             renewing::Move::Wait => Ok(Then::Soon),
