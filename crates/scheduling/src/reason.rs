@@ -179,7 +179,7 @@ impl fmt::Display for Share {
             Self::Full => f.write_str("all of it"),
             Self::NotDue => f.write_str("nothing is due here yet"),
             Self::AlreadyUpdated => f.write_str("already updated, and not taken back"),
-            Self::Frozen => f.write_str("offline, what was granted counts"),
+            Self::Frozen => f.write_str("frozen, what was granted counts"),
             Self::WaveToCome => f.write_str("its wave is still to come"),
             Self::CannotSeed => f.write_str("cannot run old pods beside new ones"),
             Self::Mends(count) => write!(f, "{count} broken old pods are mended first"),

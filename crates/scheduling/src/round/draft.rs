@@ -56,7 +56,7 @@ pub(super) struct Line {
 pub(super) enum Reach {
     /// It is heard and planned for.
     Heard,
-    /// It is not heard: it keeps its share, and its exposure counts.
+    /// It is not heard, or nothing may be planned: it keeps its share, and its exposure counts.
     Frozen,
     /// It is lost, or was never given anything: only its exposure counts.
     Away,
@@ -89,7 +89,8 @@ impl<'a> Draft<'a> {
                 // One that was never given anything holds nothing. One that was may be acting on it, whatever it is
                 // called now.
                 () if cluster.candidate.state == State::Pending && row.share.seq == 0 => Reach::Away,
-                () if cluster.is_heard() => Reach::Heard,
+                // With a policy that selects no cluster nothing changes in members, whatever the user writes (section 23).
+                () if cluster.is_heard() && !self.world.selects_none => Reach::Heard,
                 () => Reach::Frozen,
             };
             if self.world.spec.population == Population::Matched && reach != Reach::Away {

@@ -100,6 +100,10 @@ impl Draft<'_> {
         if self.world.waves.is_empty() {
             self.ledger.release = None;
         }
+        // Nobody is planned for, so nobody shows how the release does: a gate would open on what is not looked at.
+        if self.world.selects_none {
+            return;
+        }
         let live: Vec<usize> = self.live().collect();
         let Some(mut release) = self.ledger.release.take() else {
             self.pass_the_gate(&live);

@@ -205,8 +205,8 @@ impl Draft<'_> {
         if let Some(stored) = stored.filter(|it| it.seq == row.share.seq) {
             let is_same = AssignmentSpec { term: stored.term, ..spec.clone() } == *stored
                 && !cluster.status().is_some_and(|it| term::is_refused(it.applied_term, stored.term));
-            // What a silent cluster may be acting on is left alone (STATE-4).
-            if is_same || !is_heard(cluster.planning) {
+            // What a silent cluster may be acting on is left alone (STATE-4), and everything where no cluster is chosen (section 23).
+            if is_same || !is_heard(cluster.planning) || !self.prepared.has_cluster() {
                 return Fate::Same;
             }
             row.share.seq += 1;

@@ -264,6 +264,32 @@ fn a_scale_down_does_not_wait_for_growth_of_another_cluster_where_each_has_all()
     }
 }
 
+/// Section 23: not even a template goes out.
+#[test]
+fn a_policy_that_selects_no_cluster_hands_out_no_new_template() {
+    for mode in [Mode::Divided, Mode::Duplicated] {
+        let mut hub = per_cluster();
+        (hub.spec.numbers, hub.mode) = (Numbers::Global, mode);
+        hub.spec.replicas = if mode == Mode::Divided { 9 } else { 3 };
+        hub.settle();
+        let shares = |hub: &Hub| [0, 1, 2].map(|it| hub.share(it));
+        let before = shares(&hub);
+        hub.selects_none = true;
+        (0..3).for_each(|it| hub.set(it, State::Excluded));
+        hub.spec.target = Revision(2);
+        for _ in 0..3 {
+            let plan = hub.round();
+            assert!(plan.writes.is_empty(), "{mode:?}: {:?}", plan.writes);
+        }
+        assert_eq!(shares(&hub), before, "{mode:?}");
+        // Selected again, they catch up.
+        hub.selects_none = false;
+        (0..3).for_each(|it| hub.set(it, State::Ready));
+        hub.settle();
+        assert_eq!((updated(&hub), hub.shares(|it| it.replicas)), (vec![3; 3], vec![3; 3]), "{mode:?}");
+    }
+}
+
 #[test]
 fn a_policy_that_selects_no_cluster_does_not_count_on_one_that_is_lost() {
     let mut hub = per_cluster();
