@@ -7,11 +7,12 @@ pub(crate) use multicluster::{
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::{Arc, LazyLock},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use futures::future::try_join_all;
+use futures::{FutureExt, future::try_join_all};
 use multicluster::{eventually, limits::Pods, programs, stage::merged};
 use serde_json::{Value, json};
 use tokio::{
@@ -88,10 +89,17 @@ pub(crate) fn among(
         }
         fleet.until_ready(members).await?;
         let stage = Stage::open(fleet, members.to_vec()).await?;
-        let played = test(&stage).await.with_context(|| stage.told());
-        // Also of a test that failed: those that wait until they are alone would fail with it.
+        let played = AssertUnwindSafe(test(&stage)).catch_unwind().await;
+        let told = if matches!(played, Ok(Ok(()))) { String::new() } else { stage.told() };
+        // Also of a test that failed: those that come later would fail with it.
         let closed = stage.close().await;
-        played.and(closed)
+        match played {
+            Ok(played) => played.context(told).and(closed),
+            Err(panic) => {
+                eprintln!("{told}");
+                resume_unwind(panic)
+            }
+        }
     })
 }
 
