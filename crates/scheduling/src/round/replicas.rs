@@ -25,10 +25,14 @@ impl Draft<'_> {
     /// it is done.
     fn tell_of_drains(&mut self) {
         let is_moving = self.is_moving();
-        for place in self.heard().collect::<Vec<_>>() {
-            let line = &self.lines[place];
-            let draining =
-                matches!(self.world.clusters[place].candidate.state, State::Draining | State::Excluded);
+        for place in self.live().collect::<Vec<_>>() {
+            let (line, cluster) = (&self.lines[place], &self.world.clusters[place]);
+            let draining = match cluster.candidate.state {
+                State::Draining => cluster.is_heard(),
+                // Where the policy selects nobody that is the news, and not who is left out.
+                State::Excluded => line.reach == Reach::Heard,
+                _ => false,
+            };
             if !draining || line.replicas == 0 {
                 continue;
             }
@@ -41,11 +45,14 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether replicas are on their way: granted or taken now, still starting, or not known to have left yet.
+    /// Whether replicas are on their way: granted or taken now, still starting, or not known to have left yet. What has been starting
+    /// for too long finds no place where it was sent.
     fn is_moving(&self) -> bool {
+        let deadline = self.world.rules.progress_deadline;
         self.heard().any(|place| {
             let (line, row) = (&self.lines[place], &self.ledger.rows[place]);
-            line.replicas != line.before || line.starting > 0 || row.replicas.exposure > row.replicas.grant
+            let is_starting = line.starting > 0 && row.moving_for <= deadline;
+            line.replicas != line.before || is_starting || row.replicas.exposure > row.replicas.grant
         })
     }
 

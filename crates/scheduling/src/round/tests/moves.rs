@@ -49,6 +49,36 @@ fn move_2_a_drain_is_held_only_where_nothing_moves_and_nothing_can_be_granted() 
     assert!(words(&plan.conditions).contains("c0 keeps 2 replicas"), "{:?}", plan.conditions);
 }
 
+/// A pod that waits for a node for ever is no move under way.
+#[test]
+fn move_2_a_drain_whose_pods_do_not_start_elsewhere_in_time_is_held() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.set(0, State::Draining);
+    hub.round();
+    hub.obey(0);
+    hub.report(1, |it| (it.available, it.updated_available) = (3, 3));
+    hub.elapsed = hub.rules.progress_deadline;
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 4]);
+    assert!(!words(&plan.conditions).contains("c0 keeps"), "{:?}", plan.conditions);
+    hub.elapsed = 1;
+    let plan = hub.round();
+    assert!(words(&plan.conditions).contains("c0 keeps 3 replicas"), "{:?}", plan.conditions);
+}
+
+/// Section 23 and DEL-6: whoever removes the cluster has to learn why nothing happens.
+#[test]
+fn move_2_a_drain_is_held_while_the_policy_selects_no_cluster() {
+    let mut hub = Hub::at_rest(2, 3);
+    hub.selects_none = true;
+    hub.set(0, State::Draining);
+    hub.set(1, State::Excluded);
+    let plan = hub.round();
+    assert_eq!(hub.shares(|it| it.replicas), [3, 3]);
+    let words = words(&plan.conditions);
+    assert!(words.contains("c0 keeps 3 replicas") && !words.contains("c1 keeps"), "{words}");
+}
+
 #[test]
 fn a_cluster_that_was_not_heard_since_a_restart_keeps_its_part_as_ha_2_says() {
     let mut hub = Hub::empty(3);
