@@ -10,8 +10,8 @@ const MARKS: [&str; 6] =
 pub(super) fn patch(member: &Value) -> Value {
     let annotations: Map<_, _> = MARKS.iter().map(|it| ((*it).to_owned(), Value::Null)).collect();
     let managers = member["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    let mut others: Vec<_> =
-        managers.into_iter().filter(|it| it["manager"] != keys::AGENT_FIELD_MANAGER).collect();
+    let (ours, mut others): (Vec<_>, Vec<_>) =
+        managers.into_iter().partition(|it| it["manager"] == keys::AGENT_FIELD_MANAGER);
     if others.is_empty() {
         // An empty list would leave things as they are.
         others.push(json!({}));
@@ -22,7 +22,8 @@ pub(super) fn patch(member: &Value) -> Value {
         // What was judged must be what is changed: pods of an older revision may have come up meanwhile.
         "resourceVersion": member["metadata"]["resourceVersion"],
     }});
-    if let Some(partition) = partition(member) {
+    // Without a claim of ours it was let go of before, and what is there now is its owner's.
+    if let Some(partition) = partition(member).filter(|_| !ours.is_empty()) {
         // What the user wrote on the hub is divided among the members and is not known here: without a word of ours the
         // defaults hold. Replicas are what runs, and stay.
         patch["spec"] = json!({
@@ -67,7 +68,9 @@ mod tests {
     fn resting(updated: u32, partition: Value) -> Value {
         json!({
             "kind": "CloneSet",
-            "metadata": {"generation": 5, "resourceVersion": "7"},
+            "metadata": {
+                "generation": 5, "resourceVersion": "7", "managedFields": [entry(keys::AGENT_FIELD_MANAGER)],
+            },
             "spec": {"replicas": 4, "updateStrategy": {"rollingUpdate": {
                 "paused": true, "maxUnavailable": 0, "maxSurge": 1, "partition": partition,
             }}},
@@ -120,5 +123,12 @@ mod tests {
         let mut unseen = resting(4, json!(0));
         unseen["metadata"]["generation"] = json!(6);
         assert_eq!(after(&unseen), unseen["spec"]);
+    }
+
+    #[test]
+    fn del_3_what_was_let_go_of_before_keeps_what_its_owner_wrote_since() {
+        let mut member = resting(4, json!(0));
+        member["metadata"]["managedFields"] = json!([entry("kubectl")]);
+        assert_eq!(after(&member), member["spec"]);
     }
 }

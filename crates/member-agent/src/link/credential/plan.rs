@@ -19,6 +19,12 @@ const JITTER_PERCENT: i32 = 10;
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// Nothing is renewed more often than this, whatever is asked for.
 const RENEW_AFTER_AT_LEAST: Duration = Duration::from_secs(1);
+/// How long a credential lives at most, as it is asked for (JOIN-4). Its end is by the hub's clock and its beginning by ours: with a
+/// clock that is behind it would seem to live longer.
+const LONGEST_LIFE: SignedDuration = SignedDuration::from_hours(24);
+/// What is left of the shortest life that signers give, less the jitter. With a clock that is ahead a new credential seems to
+/// have ended already, and would be renewed without a pause.
+const SHORTEST_REST: SignedDuration = SignedDuration::from_mins(5);
 
 /// What there is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,12 +90,12 @@ pub fn due(held: &Held, renew_after: Option<Duration>) -> Timestamp {
             // From when it was taken up: signers date certificates back.
             let ends = held.credential.ends();
             let life = ends.map_or(SignedDuration::ZERO, |it| it.duration_since(held.since));
-            let percent = life.max(SignedDuration::ZERO) / 100;
+            let percent = life.clamp(SignedDuration::ZERO, LONGEST_LIFE) / 100;
             let digest = digest(&SHA256, held.credential.bytes());
             let draw = digest.as_ref().iter().take(4).fold(0_u32, |sum, it| sum << 8 | u32::from(*it));
             let permille = i32::try_from(draw % 1_000).unwrap_or(0);
             let (latest, spread) = (percent * RENEW_AT_PERCENT, percent * JITTER_PERCENT);
-            latest - spread / 1_000 * permille
+            (latest - spread / 1_000 * permille).max(SHORTEST_REST)
         }
     };
     held.since.saturating_add(after).unwrap_or(Timestamp::MAX)
@@ -224,9 +230,27 @@ mod tests {
         assert_eq!(next(Some(&new), "eu-2", Standing::Unknown, None, now), Step::Rename);
     }
 
+    /// Section 26: a clock that is a day off changes nothing but when it is renewed.
+    #[test]
+    fn join_4_with_a_wrong_clock_it_is_renewed_neither_without_a_pause_nor_too_late() {
+        let after = |off: i64| {
+            let since = at("2026-01-05T00:00:00Z");
+            // Given now, by a hub whose clock is right, for a day.
+            let expires = since - SignedDuration::from_hours(off) + SignedDuration::from_hours(24);
+            let credential = Credential::Token(AgentToken { token: "t".into(), expires });
+            due(&Held { credential, since }, None).duration_since(since)
+        };
+        for ahead in [24, 25, 1_000] {
+            assert_eq!(after(ahead), SHORTEST_REST, "{ahead} hours ahead");
+        }
+        for behind in [1, 16, 24, 1_000] {
+            assert!(after(-behind) <= SignedDuration::from_hours(24) * 60 / 100, "{behind} hours behind");
+        }
+    }
+
     proptest! {
         #[test]
-        fn join_4_renewal_is_at_three_fifths_of_life_or_up_to_a_tenth_earlier(hours in 1_i64..10_000) {
+        fn join_4_renewal_is_at_three_fifths_of_life_or_up_to_a_tenth_earlier(hours in 1_i64..=24) {
             let key = key();
             let since = at("2026-01-01T00:00:00Z");
             let to = since + SignedDuration::from_hours(hours);
