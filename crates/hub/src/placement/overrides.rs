@@ -5,6 +5,7 @@ use std::fmt;
 use json_patch::Patch;
 use kruise_core::api::fleet::{
     PatchStep,
+    keys::features,
     policy::{ImageRegistry, Placement},
 };
 use serde_json::Value;
@@ -48,6 +49,11 @@ pub fn for_cluster(placement: &Placement, cluster: &ClusterFacts, body: &Value) 
             continue;
         }
         apply(&mut changed, &it.patches).map_err(|message| Unfit { place, message })?;
+        // An agent that does not know the field would run the images as they are (HA-6).
+        if !it.image_registries.is_empty() && !cluster.can(features::IMAGE_REGISTRIES) {
+            let message = "the cluster's agent is too old for imageRegistries; upgrade it".to_owned();
+            return Err(Unfit { place, message });
+        }
         changes.patches.extend(it.patches.iter().cloned());
         changes.registries.extend(it.image_registries.iter().cloned());
     }
@@ -108,8 +114,12 @@ mod tests {
         let registry = ImageRegistry { from: "docker.io".to_owned(), to: "mirror.local".to_owned() };
         let placement =
             policy(vec![Override { image_registries: vec![registry.clone()], ..Override::default() }]);
-        let changes = for_cluster(&placement, &cluster("a"), &body()).unwrap();
+        let able = ClusterFacts { features: vec![features::IMAGE_REGISTRIES.to_owned()], ..cluster("a") };
+        let changes = for_cluster(&placement, &able, &body()).unwrap();
         assert_eq!(changes, Changes { patches: Vec::new(), registries: vec![registry] });
+        // HA-6: one that would drop them is given nothing.
+        let unfit = for_cluster(&placement, &cluster("a"), &body()).unwrap_err();
+        assert!(unfit.to_string().contains("too old for imageRegistries"), "{unfit}");
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub fn needs() -> Vec<Right> {
 fn features(sees_nodes: bool, gates: Gates) -> BTreeSet<String> {
     let told = [
         (sees_nodes, keys::features::CAPACITY),
+        (true, keys::features::IMAGE_REGISTRIES),
         (true, keys::features::PULL_SECRETS),
         (true, keys::features::SCALE_MAX_UNAVAILABLE),
         (gates.is_on(Gate::CloneSetPartitionRollback), keys::features::PARTITION_ROLLBACK),
@@ -374,8 +375,12 @@ mod tests {
     #[test]
     fn ha_6_and_rev_5_an_agent_tells_what_it_can_do_and_what_its_gates_let_it() {
         let told = |sees_nodes, gates: Gates| features(sees_nodes, gates).into_iter().collect::<Vec<_>>();
-        assert_eq!(told(true, Gates::defaults()), ["Capacity", "PullSecrets", "ScaleMaxUnavailable"]);
+        let always = ["ImageRegistries", "PullSecrets", "ScaleMaxUnavailable"];
+        assert_eq!(told(true, Gates::defaults()), [&["Capacity"][..], &always].concat());
         let rolling_back = "CloneSetPartitionRollback=true".parse().unwrap();
-        assert_eq!(told(false, rolling_back), ["PartitionRollback", "PullSecrets", "ScaleMaxUnavailable"]);
+        assert_eq!(
+            told(false, rolling_back),
+            ["ImageRegistries", "PartitionRollback", "PullSecrets", "ScaleMaxUnavailable"]
+        );
     }
 }

@@ -72,6 +72,8 @@ pub const AGENT_FIELD_MANAGER: &str = "fleet-agent";
 pub mod features {
     /// Answer how many pods there is room for.
     pub const CAPACITY: &str = "Capacity";
+    /// Put other registries into the images of both revisions.
+    pub const IMAGE_REGISTRIES: &str = "ImageRegistries";
     /// Bring pull secrets that travel inside an Assignment to where a job finds them.
     pub const PULL_SECRETS: &str = "PullSecrets";
     /// Carry `scaleMaxUnavailable` of a share.
