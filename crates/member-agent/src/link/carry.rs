@@ -18,12 +18,16 @@ use kruise_core::{
     runtime::{client::Error, events::Severity, key::uid},
 };
 use serde_json::Value;
+use tracing::info;
 
 use super::{
     Link,
     bring::Brought,
-    judge::{self, Known, Step, adopt, drift},
-    marks::Marks,
+    judge::{
+        self, Known, Step, adopt, drift,
+        leave::{self, Writing},
+    },
+    marks::{Marks, Pair},
     member::Member,
     render::{self, Share},
     report::{self, Applied, Facts, Verdict, cloneset},
@@ -172,24 +176,29 @@ impl Link {
         };
         // One that was just made for its Secrets has no plan yet, whatever its marks are.
         let member = made.as_ref().or(member);
-        let mut seen = Drift::default();
-        let now = match member {
+        let known = member.filter(|_| !is_new).zip(marks.as_ref());
+        let left = known.and_then(|(found, marks)| {
+            let before = before(record, &bases, marks.plan)?;
+            leave::leave(Writing { body: &body, base: &bases.target, before }, found, &record.plan.drift)
+        });
+        let (written, seen) = match member {
             Some(found) if !is_new && marks == Some(wanted) => {
                 let paths = drift::differences(&drift::comparable(&body), found, &record.plan.drift);
-                seen = self.react(name, record, paths).await?;
-                if seen.is_due {
-                    let written = self.write(name, record, member, body).await;
+                let seen = self.react(name, record, paths).await?;
+                let written = if seen.is_due {
+                    let written = self.write_leaving(name, record, member, body, left).await;
                     if !matches!(written, Ok(Ok(_))) {
                         self.memory().entry(name.to_owned()).or_default().drift.take_back();
                     }
                     written?
                 } else {
                     Ok(found.clone())
-                }
+                };
+                (written, seen)
             }
-            _ => self.write(name, record, member, body).await?,
+            _ => self.give(name, record, member, body, left).await?,
         };
-        let now = match now {
+        let now = match written {
             Ok(now) => now,
             Err(error) => return Ok(refused(&error)),
         };
@@ -201,6 +210,53 @@ impl Link {
         (outcome.facts.drift, outcome.facts.drifted_by) = (seen.paths, seen.by);
         let look_again = [seen.look_again, outcome.look_again].into_iter().flatten().min();
         Ok(Outcome { look_again, ..outcome })
+    }
+
+    /// Writes the member object for a plan that it does not have yet. What is `left` to others is told along with the plan, or it
+    /// would seem for a moment to be put right.
+    async fn give(
+        &self,
+        name: &str,
+        record: &Record,
+        member: Option<&Value>,
+        body: Value,
+        left: Option<Value>,
+    ) -> Result<(Result<Value, Error>, Drift), Error> {
+        let policy = &record.plan.drift;
+        let is_told = left.is_some() && policy.mode != DriftMode::Correct;
+        let wanted = is_told.then(|| drift::comparable(&body));
+        let written = self.write_leaving(name, record, member, body, left).await?;
+        let paths = match (&written, &wanted) {
+            (Ok(now), Some(wanted)) => drift::differences(wanted, &drift::comparable(now), policy),
+            _ => Vec::new(),
+        };
+        if paths.is_empty() {
+            return Ok((written, Drift::default()));
+        }
+        let seen = self.react(name, record, paths).await?;
+        Ok((written, seen))
+    }
+
+    /// Writes the member object with what is `left` to others. Where the API server does not take that, the plan goes first: a
+    /// share must not wait for whoever has changed something here.
+    async fn write_leaving(
+        &self,
+        name: &str,
+        record: &Record,
+        member: Option<&Value>,
+        body: Value,
+        left: Option<Value>,
+    ) -> Result<Result<Value, Error>, Error> {
+        let Some(left) = left else { return self.write(name, record, member, body).await };
+        match self.write(name, record, member, left).await? {
+            Ok(now) => return Ok(Ok(now)),
+            Err(error) => info!(
+                assignment = name,
+                error = &error as &dyn std::error::Error,
+                "what others have changed does not go with the plan"
+            ),
+        }
+        self.write(name, record, member, body).await
     }
 
     /// What the member object should be; or why that cannot be told. The stable revision is known to the member after this.
@@ -358,9 +414,10 @@ impl Link {
         let mode = record.plan.drift.mode;
         let now = self.clock.instant();
         let reaction = self.memory().entry(name.to_owned()).or_default().drift.react(&paths, mode, now);
-        let is_told = mode == DriftMode::Report && !paths.is_empty();
+        let told = drift::told(&paths, mode);
         let by = match &reaction {
-            drift::Reaction::Leave if !is_told => Vec::new(),
+            drift::Reaction::Leave if told.is_empty() => Vec::new(),
+            drift::Reaction::Leave => self.managers(name, record, &told).await?,
             // Now and then is enough; in a fight it is the same one again.
             drift::Reaction::Correct { tell: false } => Vec::new(),
             _ => self.managers(name, record, &paths).await?,
@@ -387,8 +444,7 @@ impl Link {
             }
         };
         if mode != DriftMode::Correct {
-            let paths = if is_told { paths } else { Vec::new() };
-            return Ok(Drift { is_due, look_again, paths, by });
+            return Ok(Drift { is_due, look_again, paths: told, by });
         }
         let mut memory = self.memory();
         let history = &memory.entry(name.to_owned()).or_default().drift;
@@ -481,6 +537,14 @@ impl Link {
         };
         self.events.record(about, severity, reason, message);
     }
+}
+
+/// What the member object was made from by the plan whose number it carries, if that is known.
+fn before<'a>(record: &'a Record, bases: &'a Bases, number: Pair) -> Option<&'a Value> {
+    if number == judge::pair(&record.plan) {
+        return Some(&bases.target);
+    }
+    record.before.as_ref().filter(|it| it.plan == number).map(|it| &it.base)
 }
 
 /// Why nothing can be told about a member object whose pods are to be counted, if nothing can.

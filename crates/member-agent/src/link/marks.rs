@@ -6,10 +6,11 @@ use kruise_core::api::{
     cloneset::keys::PINNED_REVISION,
     fleet::{keys, policy::DeletionPolicy},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The number of a plan: the hub's term, and which plan of the object it is. Both only grow (PROTO-3).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Pair {
     /// Leadership term of the hub.
     pub term: u64,

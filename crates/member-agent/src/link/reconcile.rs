@@ -24,8 +24,10 @@ use super::{
     judge::{
         self,
         drift::{self, Untold},
+        leave::{self, Given},
     },
-    marks::Pair,
+    marks::{Marks, Pair},
+    member::Member,
     report::{
         self, Facts, Sender, Verdict,
         coalesce::{Due, Sent, due},
@@ -246,8 +248,23 @@ impl Link {
         let (member_uid, adopted) =
             (same.and_then(|it| it.member_uid.clone()), same.and_then(|it| it.adopted));
         let is_done = kept.is_some_and(|it| it.is_done && judge::pair(&it.plan) == judge::pair(plan));
-        let record = Record { plan: plan.clone(), member_uid, adopted, is_done, bodies };
+        let before = self.before(plan, same).await.map_err(Failure::here)?;
+        let record = Record { plan: plan.clone(), member_uid, adopted, is_done, before, bodies };
         Ok(Ok(self.store.put(name, record).await.map_err(Failure::here)?))
+    }
+
+    /// What the member object was made from so far, where `plan` leaves something to others (DR-1). The object says by which plan:
+    /// one that was only taken on has made nothing of it.
+    async fn before(&self, plan: &AssignmentSpec, kept: Option<&Record>) -> Result<Option<Given>, Error> {
+        let is_asked =
+            plan.intent == Intent::Apply && leave::is_any_left(&plan.drift) && Member::knows(&plan.object);
+        let Some(kept) = kept.filter(|_| is_asked) else { return Ok(None) };
+        if judge::pair(&kept.plan) == judge::pair(plan) {
+            return Ok(kept.before.clone());
+        }
+        let member = self.member.find(&plan.object).await?;
+        let marks = member.as_ref().and_then(Marks::of);
+        Ok(marks.and_then(|it| Given::by(it.plan, kept)))
     }
 
     async fn body(&self, revision: &RevisionRef, kept: Option<&Record>) -> Result<Option<Value>, Error> {

@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::warn;
 
+use super::judge::leave::Given;
+
 /// The label of Secrets that hold a plan.
 pub const PLAN: &str = "fleet.kruise.io/plan";
 /// Start of their names; the Assignment's name follows.
@@ -50,6 +52,9 @@ pub struct Record {
     /// Whether the plan's intent to delete or to let go was carried out: what is left is the plan's number.
     #[serde(default)]
     pub is_done: bool,
+    /// What the member object was made from when the plan was taken on, where the plan leaves something to others (DR-1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Given>,
     /// The bodies that the plan names, by the names of their FleetRevisions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bodies: BTreeMap<String, Value>,
@@ -217,6 +222,7 @@ mod tests {
     use kruise_core::api::fleet::{CloneSetSlice, FederatedObject, Slice};
 
     use super::*;
+    use crate::link::marks::Pair;
 
     fn record() -> Record {
         let object = FederatedObject { name: "web".into(), uid: "u".into(), ..FederatedObject::default() };
@@ -227,6 +233,7 @@ mod tests {
             member_uid: Some("member".into()),
             adopted: Some(DeletionPolicy::Orphan),
             is_done: false,
+            before: Some(Given { plan: Pair { term: 2, seq: 6 }, base: json!({"spec": {"a": 1}}) }),
             bodies: BTreeMap::from([("frv-1".to_owned(), json!({"spec": {"a": "ü && b"}}))]),
         }
     }

@@ -256,6 +256,101 @@ fn dr_1_what_was_put_right_is_told_to_the_hub_once_a_minute() {
     });
 }
 
+/// Somebody who keeps fewer revisions than the hub says.
+fn keep_five(stage: &Stage) {
+    let patch = json!({"spec": {"revisionHistoryLimit": 5}});
+    stage.world.write(MEMBER, Method::PATCH, &format!("{WEB}?fieldManager=somebody"), &patch).unwrap();
+}
+
+fn revisions_kept(stage: &Stage) -> Value {
+    stage.web().unwrap()["spec"]["revisionHistoryLimit"].clone()
+}
+
+/// A plan with this policy about changes by others.
+fn under(drift: &Value, mut plan: Value) -> Value {
+    plan["drift"] = drift.clone();
+    plan
+}
+
+#[test]
+fn dr_1_what_is_left_to_others_stays_through_the_plans_that_follow() {
+    let ignored = json!({"mode": "Correct", "ignorePaths": ["/spec/revisionHistoryLimit"]});
+    for drift in [json!({"mode": "Report"}), json!({"mode": "Ignore"}), ignored] {
+        play(async |stage| {
+            stage.publish("v1");
+            stage.publish("v2");
+            stage.assign(under(&drift, plan(1, "v1", share(3, 3))));
+            stage.acknowledged(1).await;
+            keep_five(&stage);
+            let is_told = drift["mode"] == "Report";
+            let told = if is_told { json!(["/spec/revisionHistoryLimit"]) } else { Value::Null };
+            stage.assign(under(&drift, plan(2, "v1", share(4, 4))));
+            stage.acknowledged(2).await;
+            assert_eq!(stage.web().unwrap()["spec"]["replicas"], 4);
+            assert_eq!((revisions_kept(&stage), &stage.told()["drift"]), (json!(5), &told), "{drift}");
+            // An agent that begins anew knows as well what was the hub's.
+            stage.agent.crash();
+            let mut release = under(&drift, plan(3, "v2", share(4, 4)));
+            release["stable"] = revision("v1");
+            stage.assign(release);
+            stage.until("that is rolled out", |it| it.images() == ["v2"; 4]).await;
+            stage.acknowledged(3).await;
+            assert_eq!((revisions_kept(&stage), &stage.told()["drift"]), (json!(5), &told), "{drift}");
+        });
+    }
+}
+
+#[test]
+fn dr_1_what_the_hub_changes_is_followed_also_where_somebody_else_has_changed_it() {
+    play(async |stage| {
+        let report = json!({"mode": "Report"});
+        stage.publish("v1");
+        stage.assign(under(&report, plan(1, "v1", share(3, 3))));
+        stage.acknowledged(1).await;
+        keep_five(&stage);
+        stage.until("that is told", |it| !it.told()["drift"].is_null()).await;
+        let mut changed = under(&report, plan(2, "v1", share(3, 3)));
+        changed["overrides"] = json!([{"op": "replace", "path": "/spec/revisionHistoryLimit", "value": 7}]);
+        stage.assign(changed);
+        stage.acknowledged(2).await;
+        assert_eq!((revisions_kept(&stage), &stage.told()["drift"]), (json!(7), &Value::Null));
+    });
+}
+
+#[test]
+fn dr_1_putting_one_thing_right_leaves_what_is_ignored() {
+    play(async |stage| {
+        let ignored = json!({"mode": "Correct", "ignorePaths": ["/spec/revisionHistoryLimit"]});
+        stage.publish("v1");
+        stage.assign(under(&ignored, plan(1, "v1", share(3, 3))));
+        stage.acknowledged(1).await;
+        keep_five(&stage);
+        scale(&stage, 7);
+        stage.until("three again", |it| it.web().unwrap()["spec"]["replicas"] == 3).await;
+        assert_eq!(revisions_kept(&stage), 5);
+    });
+}
+
+#[test]
+fn cs_3_an_autoscaler_in_the_member_is_named_also_where_changes_by_others_are_ignored() {
+    play(async |stage| {
+        let ignore = json!({"mode": "Ignore"});
+        stage.publish("v1");
+        stage.assign(under(&ignore, plan(1, "v1", share(3, 3))));
+        stage.acknowledged(1).await;
+        keep_five(&stage);
+        scale(&stage, 7);
+        stage.until("that is told", |it| it.told()["drift"] == json!(["/spec/replicas"])).await;
+        let told = stage.told();
+        assert_eq!(told["driftedBy"], json!(["autoscaler"]), "{told}");
+        assert_eq!(stage.web().unwrap()["spec"]["replicas"], 7, "it is not undone");
+        stage.assign(under(&ignore, plan(2, "v1", share(4, 4))));
+        stage.until("the next plan has its own number", |it| it.told()["drift"].is_null()).await;
+        let spec = stage.web().unwrap()["spec"].clone();
+        assert_eq!((&spec["replicas"], &spec["revisionHistoryLimit"]), (&json!(4), &json!(5)));
+    });
+}
+
 #[test]
 fn cs_3_an_autoscaler_in_the_member_is_named_and_undone_and_its_number_never_stands_for_long() {
     play(async |stage| {

@@ -51,14 +51,42 @@ pub fn comparable(body: &Value) -> Value {
 pub fn differences(wanted: &Value, found: &Value, policy: &DriftPolicy) -> Vec<String> {
     let mut paths = Vec::new();
     compare(&mut paths, String::new(), wanted, found);
-    let is_ignored = |path: &String| {
-        let below = |it: &String| {
-            path.strip_prefix(it.as_str()).is_some_and(|it| it.is_empty() || it.starts_with('/'))
-        };
-        policy.ignore_paths.iter().any(below)
-    };
-    paths.retain(|it| !is_ignored(it));
+    // Whoever scales the object is told of whatever the policy says: only the hub may (CS-3).
+    paths.retain(|it| it == REPLICAS || !is_ignored(it, policy));
     paths
+}
+
+/// Where `found` is something else than `body` says, whatever the policy. The form in which objects are read leaves out what a
+/// field is by default: what somebody has set there shows only beside `body` as it is sent.
+pub(super) fn changes(body: &Value, found: &Value) -> Vec<String> {
+    let (mut paths, mut set) = (Vec::new(), Vec::new());
+    compare(&mut paths, String::new(), &comparable(body), found);
+    compare(&mut set, String::new(), body, found);
+    let is_set = |path: &str| found.pointer(path).is_some_and(|it| !it.is_null());
+    set.retain(|it| is_set(it) && !paths.contains(it));
+    paths.extend(set);
+    paths
+}
+
+/// Which of the changes that are not put right the hub is told of.
+pub fn told(paths: &[String], mode: DriftMode) -> Vec<String> {
+    let is_told = |path: &str| match mode {
+        DriftMode::Correct => false,
+        DriftMode::Report => true,
+        // A conflict about the replicas is told in any mode (CS-3).
+        DriftMode::Ignore => path == REPLICAS,
+    };
+    paths.iter().filter(|it| is_told(it)).cloned().collect()
+}
+
+/// Whether the policy says that others may change what is at `path`.
+pub(super) fn is_ignored(path: &str, policy: &DriftPolicy) -> bool {
+    policy.ignore_paths.iter().any(|it| is_within(path, it))
+}
+
+/// Whether `path` is `outer`, or something inside it.
+pub(super) fn is_within(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer).is_some_and(|it| it.is_empty() || it.starts_with('/'))
 }
 
 fn compare(paths: &mut Vec<String>, path: String, wanted: &Value, found: &Value) {
@@ -318,6 +346,21 @@ mod tests {
             differences(&wanted, &found, &policy(&["/spec/a", "/metadata/labels"])),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn cs_3_whoever_scales_the_object_is_told_of_in_any_mode_and_cannot_be_ignored() {
+        let wanted = json!({"spec": {"replicas": 3, "minReadySeconds": 5}});
+        let found = json!({"spec": {"replicas": 7, "minReadySeconds": 9}});
+        for ignored in ["", "/spec", REPLICAS] {
+            let policy = DriftPolicy { ignore_paths: vec![ignored.to_owned()], ..DriftPolicy::default() };
+            let paths = differences(&wanted, &found, &policy);
+            assert!(paths.contains(&REPLICAS.to_owned()), "{ignored:?}: {paths:?}");
+        }
+        let all = paths(wanted, found);
+        assert_eq!(told(&all, DriftMode::Report), all);
+        assert_eq!(told(&all, DriftMode::Ignore), [REPLICAS]);
+        assert_eq!(told(&all, DriftMode::Correct), Vec::<String>::new(), "it is put right");
     }
 
     #[test]

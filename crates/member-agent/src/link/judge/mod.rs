@@ -1,10 +1,12 @@
 //! Which plan to act on, and what to do about the member object. Pure.
 //!
 //! [`choose`] picks between the plan that the hub shows and the one that is kept in this cluster; [`judge`] says what the
-//! chosen one asks for. [`adopt`] decides about objects that were there before, [`drift`] about changes by others.
+//! chosen one asks for. [`adopt`] decides about objects that were there before, [`drift`] about changes by others, [`leave`]
+//! which of them outlive a write.
 
 pub mod adopt;
 pub mod drift;
+pub mod leave;
 
 use kruise_core::api::fleet::{
     assignment::{AssignmentSpec, Intent},
