@@ -24,7 +24,7 @@ use kruise_core::{
     },
     runtime::clock::whole_seconds,
 };
-use scheduling::ledger::Row;
+use scheduling::{ledger::Row, round::Numbers};
 use serde_json::Value;
 
 use super::plan::{Cluster, Observed};
@@ -100,7 +100,7 @@ fn health(account: &Account<'_>, totals: &Totals, known: Option<&FleetBindingSta
     let is_due = |row: &Row, it: &Cluster| !row.acknowledged && !is_silent(it.shown) && !is_stuck(it);
     let condition = |kind| known.and_then(|it| it.conditions.iter().find(|it| it.type_ == kind));
     let generation = condition(types::PROGRESSING).and_then(|it| it.observed_generation);
-    let least = planned.population.saturating_sub(u64::from(spec.unavailable));
+    let least = planned.population.saturating_sub(over_fleet(account, spec.unavailable.into()));
     // Whether they serve is judged over the fleet: U of them may be down.
     let has = |updated: u64| totals.updated >= updated && totals.available >= least;
     let rests = match () {
@@ -141,7 +141,7 @@ fn totals(account: &Account<'_>) -> Totals {
     let is_planned = !account.rows.is_empty() && !account.routing.is_awaited && account.awaited.is_empty();
     let planned = is_planned.then(|| account.observed.generation());
     Totals {
-        expected_updated: account.planned.population.saturating_sub(account.prepared.spec.partition),
+        expected_updated: expected_updated(account),
         target: name(account.planned.ledger.target),
         stable: name(account.planned.ledger.stable),
         pulls: account.pulls.map(|it| it.totals.clone()).unwrap_or_default(),
@@ -152,18 +152,39 @@ fn totals(account: &Account<'_>) -> Totals {
     }
 }
 
+/// G: pods that should be at the target revision (REV-2). A rollback does not apply the partition (REL-7).
+fn expected_updated(account: &Account<'_>) -> u64 {
+    let planned = account.planned;
+    let is_rolled_back = planned.ledger.rolled_back.is_some();
+    let partition = if is_rolled_back { 0 } else { account.prepared.spec.partition };
+    planned.population.saturating_sub(over_fleet(account, partition))
+}
+
+/// A partition or a budget of the spec over the fleet. Where every cluster has it for itself, it is about no more pods than the
+/// cluster has (SPLIT-6).
+fn over_fleet(account: &Account<'_>, number: u64) -> u64 {
+    if account.prepared.spec.numbers == Numbers::Global {
+        return number;
+    }
+    let own = |it: &Row| number.min(u64::from(it.replicas.grant));
+    account.rows.iter().filter(|it| !it.lost).map(own).sum()
+}
+
 /// Pods that may be down on purpose, or are, or downloads that may be running: used and limit.
 fn budget(account: &Account<'_>) -> String {
     if let Some(pulls) = account.pulls {
         return format!("{}/{}", pulls.exposed(), pulls.numbers.parallelism);
     }
-    format!("{}/{}", unavailable(account.rows), account.prepared.spec.unavailable)
+    let limit = over_fleet(account, account.prepared.spec.unavailable.into());
+    format!("{}/{limit}", unavailable(account.rows))
 }
 
 /// Pods that may be down on purpose, or are.
 fn unavailable(rows: &[Row]) -> u64 {
     let used = |it: &Row| {
-        u64::from(it.unavailable.exposure.max(it.reported_unavailable().saturating_sub(it.moving)))
+        // Where a share is each cluster's own it may be larger than the cluster (SPLIT-6).
+        let exposed = it.unavailable.exposure.min(it.replicas.exposure);
+        u64::from(exposed.max(it.reported_unavailable().saturating_sub(it.moving)))
     };
     rows.iter().filter(|it| !it.lost).map(used).sum()
 }

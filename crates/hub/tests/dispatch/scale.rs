@@ -241,3 +241,89 @@ fn cs_1_pods_named_for_deletion_are_found_in_their_cluster() {
             .await;
     });
 }
+
+/// Three clusters with all four replicas each, two of which stay old and two of which may be down.
+#[test]
+fn split_6_numbers_per_cluster_add_up_in_the_status_and_an_object_that_rests_on_them_is_healthy() {
+    play(async |stage| {
+        stage.place(&policy(|it| {
+            it["replicas"] = json!({"mode": "Duplicated"});
+            it["rollout"] = json!({"progressDeadline": "5m"});
+        }));
+        stage.apply("v1", 4, |spec| crate::kit::rolling(spec, json!({"maxUnavailable": 2})));
+        let own = json!({"metadata": {"annotations": {"fleet.kruise.io/numbers": "PerCluster"}}});
+        stage.world.write(HUB, Method::PATCH, WEB, &own).unwrap();
+        stage.rests(12, 0).await;
+        let half = json!({"maxUnavailable": 2, "partition": 2});
+        stage.apply("v2", 4, |spec| crate::kit::rolling(spec, half));
+        stage.rests(12, 6).await;
+        stage.pass(900).await;
+        let status = stage.web()["status"].clone();
+        assert_eq!((&status["updatedReplicas"], &status["expectedUpdatedReplicas"]), (&json!(6), &json!(6)));
+        let condition = |kind: &str| {
+            let conditions = stage.binding()["status"]["conditions"].clone();
+            let found = conditions.as_array().unwrap().iter().find(|it| it["type"] == kind).cloned();
+            found.unwrap_or_default()
+        };
+        let progressing = condition("Progressing");
+        assert_eq!(
+            (&progressing["status"], &progressing["reason"]),
+            (&json!("True"), &json!("ProgressPartitionAvailable")),
+            "{progressing}"
+        );
+        assert_eq!(stage.measure("partition_error"), Some(0.0));
+        assert_eq!(stage.binding()["status"]["budget"], "6/6", "two in each, held by itself");
+        assert_eq!(stage.measure("budget_limit{type=\"unavailable\"}"), Some(6.0));
+        // Four pods that nobody knows of are fewer than the six that may be down.
+        stage.world.link(&agent_of("member-2"), HUB).cut(Direction::BOTH);
+        stage.until("it is noticed", |it| it.state("member-2") == "Offline").await;
+        stage.pass(400).await;
+        let available = condition("Available");
+        assert_eq!((&available["status"], &available["reason"]), (&json!("True"), &json!("Enough")));
+    });
+}
+
+#[test]
+fn move_5_a_rebalance_that_stopped_because_moved_pods_are_not_available_says_so() {
+    play(async |stage| {
+        // There a pod is available after a day.
+        let slow = json!([{
+            "clusters": {"names": ["member-3"]},
+            "patches": [{"op": "add", "path": "/spec/minReadySeconds", "value": 86_400}],
+        }]);
+        let evening = |it: &mut Value| {
+            it["rebalance"] = json!({"trigger": "Continuous", "maxMoves": 3, "maxSurge": 3});
+            it["rollout"] = json!({"progressDeadline": "2m"});
+        };
+        stage.place(&policy(|it| {
+            evening(it);
+            it["clusters"] = json!({"exclude": ["member-3"]});
+        }));
+        stage.apply("v1", 9, |_| {});
+        stage.rests(9, 0).await;
+        let progressing = |stage: &Stage| {
+            let conditions = stage.binding()["status"]["conditions"].clone();
+            let found = conditions.as_array().unwrap().iter().find(|it| it["type"] == "Progressing").cloned();
+            found.unwrap_or_default()
+        };
+        assert_eq!(progressing(&stage)["status"], "True");
+        stage.place(&policy(|it| {
+            evening(it);
+            it["overrides"] = slow;
+        }));
+        stage
+            .until("it is told why nothing moves any more", |it| {
+                let told = progressing(it);
+                let message = told["message"].as_str().unwrap_or_default();
+                told["status"] == "False"
+                    && told["reason"] == "ProgressDeadlineExceeded"
+                    && message.ends_with("3 that were moved are not available yet")
+            })
+            .await;
+        assert_eq!(stage.replicas().iter().sum::<u64>(), 12, "nobody gives away what is not available yet");
+        stage.place(&policy(evening));
+        stage.until("every member has three", |it| it.replicas() == [3, 3, 3]).await;
+        stage.rests(9, 0).await;
+        stage.until("nothing stands still", |it| progressing(it)["reason"] == "CloneSetAvailable").await;
+    });
+}

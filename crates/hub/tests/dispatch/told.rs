@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sim::faults::Direction;
 
-use crate::kit::{HUB, MEMBERS, Stage, agent_of, play, policy, rolling};
+use crate::kit::{HUB, MEMBERS, Stage, WEB, agent_of, play, policy, rolling};
 
 /// Conditions of a binding that there may be.
 const TYPES: [&str; 16] = [
@@ -141,5 +141,117 @@ fn st_6_every_cluster_has_a_row_with_its_share_counts_and_plan_until_its_removal
                 row(it).is_none() && it.assignment("member-3").is_none()
             })
             .await;
+    });
+}
+
+/// What acts in each cluster by itself comes there as the user wrote it.
+#[test]
+fn cs_4_readiness_hooks_priorities_and_the_way_to_update_are_copied_unchanged() {
+    play(async |stage| {
+        let fields = [
+            ("/minReadySeconds", json!(3)),
+            ("/lifecycle", json!({"preDelete": {"labelsHandler": {"drained": "true"}}})),
+            (
+                "/updateStrategy/rollingUpdate",
+                json!({
+                    "podUpdatePolicy": "InPlaceIfPossible",
+                    "inPlaceUpdateStrategy": {"gracePeriodSeconds": 4},
+                    "priorityStrategy": {"weightPriority": [{
+                        "weight": 50, "matchSelector": {"matchLabels": {"tier": "front"}},
+                    }]},
+                    "scatterStrategy": [{"key": "tier", "value": "front"}],
+                }),
+            ),
+        ];
+        stage.place(&policy(|_| {}));
+        stage.apply("v1", 9, |spec| {
+            for (path, value) in &fields {
+                match path.strip_prefix("/updateStrategy/") {
+                    Some(name) => spec["updateStrategy"][name] = value.clone(),
+                    None => spec[&path[1..]] = value.clone(),
+                }
+            }
+        });
+        stage.rests(9, 0).await;
+        for member in MEMBERS {
+            let spec = stage.read(member, WEB).unwrap_or_default()["spec"].clone();
+            for (path, value) in &fields {
+                let there = spec.pointer(path).cloned().unwrap_or_default();
+                let Some(wanted) = value.as_object().filter(|_| path.starts_with("/updateStrategy")) else {
+                    assert_eq!(there, *value, "{path} in {member}");
+                    continue;
+                };
+                // Beside the numbers, which are the fleet's.
+                for (name, value) in wanted {
+                    assert_eq!(there[name], *value, "{path}/{name} in {member}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn st_8_what_a_silent_cluster_holds_of_the_updated_pods_is_shown_and_not_hidden() {
+    play(async |stage| {
+        stage.place(&policy(|spec| spec["rollout"] = json!({"unknownCountsAs": "LastReported"})));
+        stage.apply("v1", 9, |spec| rolling(spec, json!({"maxUnavailable": 3})));
+        stage.rests(9, 0).await;
+        let link = stage.world.link(&agent_of("member-2"), HUB);
+        link.cut(Direction::BOTH);
+        stage.until("it is noticed", |it| it.state("member-2") == "Offline").await;
+        stage.apply("v2", 9, |spec| rolling(spec, json!({"maxUnavailable": 3})));
+        stage.until("the rest is updated", |it| it.ready_of("v2") == 6).await;
+        stage
+            .until("that is told", |it| {
+                let status = it.binding()["status"].clone();
+                let short = list(&status["conditions"]).into_iter().find(|it| it["type"] == "PartitionShort");
+                short.is_some_and(|it| {
+                    it["status"] == "True" && it["message"].as_str().unwrap().starts_with("3 pods")
+                }) && it.web()["status"]["updatedReplicas"] == 6
+                    && it.web()["status"]["expectedUpdatedReplicas"] == 9
+            })
+            .await;
+        link.heal();
+        stage.rests(9, 9).await;
+        stage
+            .until("nothing is short", |it| {
+                let conditions = list(&it.binding()["status"]["conditions"]);
+                !conditions.iter().any(|it| it["type"] == "PartitionShort" && it["status"] == "True")
+            })
+            .await;
+    });
+}
+
+/// Section 20. A partition says how many pods stay old while others are new: where all are of one revision none is too many.
+#[test]
+fn rev_12_partition_error_is_0_at_rest_whatever_the_partition_and_after_a_rollback() {
+    play(async |stage| {
+        stage.place(&policy(|it| it["rollout"] = json!({"onFailure": "Rollback", "progressDeadline": "2m"})));
+        let half = json!({"maxUnavailable": 2, "partition": "50%"});
+        stage.apply("v1", 6, |spec| rolling(spec, half.clone()));
+        stage.rests(6, 0).await;
+        stage.pass(60).await;
+        assert_eq!(stage.measure("partition_error"), Some(0.0), "it is new, and nothing is released");
+        stage.apply("v2", 6, |spec| {
+            rolling(spec, half.clone());
+            // No node has it, so no pod of it ever runs.
+            spec["template"]["spec"]["nodeSelector"] = json!({"disk": "gold"});
+        });
+        stage.until("pods are due", |it| it.measure("partition_error") > Some(0.0)).await;
+        stage
+            .until("it is taken back", |it| {
+                let conditions = list(&it.binding()["status"]["conditions"]);
+                conditions.iter().any(|it| it["type"] == "Released" && it["reason"] == "RolledBack")
+            })
+            .await;
+        stage.until("all pods are of the old revision again", |it| it.ready_of("v1") == 6).await;
+        stage.pass(60).await;
+        assert_eq!(stage.measure("partition_error"), Some(0.0), "the partition is not applied");
+        let status = stage.web()["status"].clone();
+        assert_eq!(
+            (&status["updatedReplicas"], &status["expectedUpdatedReplicas"]),
+            (&json!(6), &json!(6)),
+            "REL-7: G = N"
+        );
     });
 }

@@ -1,13 +1,17 @@
 //! Conditions of a binding (ST-4).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kruise_core::api::fleet::{
-    FederatedObject,
-    assignment::ShareState,
-    keys::{conditions as types, events, reasons},
+use kruise_core::api::{
+    cloneset,
+    fleet::{
+        FederatedObject,
+        assignment::ShareState,
+        keys::{conditions as types, events, reasons},
+    },
 };
 use scheduling::{
     ledger::Revision,
+    moves::Held,
     names::ClusterName,
     pulls::Completion,
     reason::{self, Condition as Division},
@@ -230,15 +234,25 @@ fn progress(account: &Account<'_>, totals: &Totals, health: Option<&Health>) -> 
     let message = format!("{} of {} pods are known to be available", totals.available, planned.population);
     let updated = format!("{} of {} pods are updated", totals.updated, totals.expected_updated);
     let health = health.map(|it| {
-        [
-            aspect(types::AVAILABLE, it.is_available, it.available, message),
-            aspect(types::PROGRESSING, it.is_progressing, it.progressing, updated),
-        ]
+        let progressing = match stopped(account) {
+            Some(why) => {
+                let message = format!("{updated}; {why}");
+                aspect(types::PROGRESSING, false, cloneset::progress::DEADLINE_EXCEEDED, message)
+            }
+            None => aspect(types::PROGRESSING, it.is_progressing, it.progressing, updated),
+        };
+        [aspect(types::AVAILABLE, it.is_available, it.available, message), progressing]
     });
     let mut aspects = vec![dispatched, applied];
     aspects.extend(health.into_iter().flatten());
     aspects.push(released(account, totals));
     aspects
+}
+
+/// Why no more replicas are evened out, if pods that were moved did not become available within the deadline (MOVE-5): nothing
+/// brings it on by itself. To wait for the next interval is no news, and would be other news in every round.
+fn stopped<'a>(account: &Account<'a>) -> Option<&'a Matter> {
+    account.planned.conditions.iter().find(|it| matches!(it, Matter::RebalanceHeld(Held::Overdue(_))))
 }
 
 /// Whether the object's template is everywhere, and what became of its release if it is not (REL-7).

@@ -111,12 +111,13 @@ pub(super) fn of(account: &Account<'_>, totals: &Totals) -> Figures {
         return Figures { budgets: [(Budget::Parallelism, used)].into(), ..shared };
     }
     let spec = &account.prepared.spec;
-    let unavailable = Used { used: super::unavailable(account.rows), limit: u64::from(spec.unavailable) };
-    let surge = Used { used: surge(account.rows), limit: u64::from(spec.surge) };
+    let limit = |number: u32| super::over_fleet(account, number.into());
+    let unavailable = Used { used: super::unavailable(account.rows), limit: limit(spec.unavailable) };
+    let surge = Used { used: surging(account.rows), limit: limit(spec.surge) };
     Figures {
         clusters: account.given().map(|(row, cluster)| replicas(account, row, cluster)).collect(),
         budgets: [(Budget::Unavailable, unavailable), (Budget::Surge, surge)].into(),
-        partition_error: totals.expected_updated.abs_diff(totals.updated),
+        partition_error: partition_error(account, totals),
         moved: moved(account),
         violations: violations(account),
         ..shared
@@ -133,6 +134,19 @@ fn replicas(account: &Account<'_>, row: &Row, cluster: &super::Cluster) -> (Stri
         unknown: if is_unknown { u64::from(counts.replicas) } else { 0 },
     };
     (cluster.facts.name.clone(), figures)
+}
+
+/// A partition is about pods of two revisions: where there is only one, no pod of it is too many (REV-12). On the way back from a
+/// release that was given up there are still two.
+fn partition_error(account: &Account<'_>, totals: &Totals) -> u64 {
+    let ledger = &account.planned.ledger;
+    let is_under_way = ledger.is_releasing() || ledger.rolled_back.is_some();
+    if is_under_way { totals.expected_updated.abs_diff(totals.updated) } else { 0 }
+}
+
+/// Pods above the replicas that there may be. Where a share is each cluster's own it may be larger than the cluster (SPLIT-6).
+fn surging(rows: &[Row]) -> u64 {
+    rows.iter().map(|it| u64::from(it.surge.exposure.min(it.replicas.exposure))).sum()
 }
 
 fn surge(rows: &[Row]) -> u64 {
