@@ -63,7 +63,14 @@ pub fn granted_with(cluster: &str, user: &str, key: Option<&str>) -> Vec<Value> 
     objects
 }
 
-/// Whom that is for: the names of users, in their order.
+/// The part of that which is for whoever the agent is, in the same order: its roles and its Lease. An agent may make none of it
+/// again by itself.
+pub fn means(cluster: &str) -> Vec<Value> {
+    let is_means = |it: &Value| matches!(it["kind"].as_str(), Some("Role" | "ClusterRole" | "Lease"));
+    granted_to(cluster, &Value::Null).into_iter().filter(is_means).collect()
+}
+
+/// Whom all of it is for: the names of users, in their order.
 pub fn holders(cluster: &str, user: &str, key: Option<&str>) -> Vec<String> {
     let account = key.map(|_| account::user(cluster));
     [user.to_owned()].into_iter().chain(account).collect()
@@ -294,6 +301,15 @@ mod tests {
             .into_iter()
             .filter(|it| it["kind"].as_str().unwrap().ends_with("Binding"));
         assert!(bindings.into_iter().all(|it| it["subjects"] == subjects));
+    }
+
+    #[test]
+    fn join_3_what_is_for_any_agent_is_all_but_the_namespace_and_the_bindings() {
+        let (means, granted) = (means("eu-1"), granted("eu-1", &user("eu-1", KEY)));
+        let others = granted.iter().filter(|it| !means.contains(it)).map(|it| it["kind"].as_str().unwrap());
+        let others: Vec<_> = others.collect();
+        assert_eq!(others, ["Namespace", "RoleBinding", "RoleBinding", "ClusterRoleBinding"]);
+        assert!(means.len() == 4 && means.iter().all(|it| granted.contains(it)), "{means:?}");
     }
 
     #[test]

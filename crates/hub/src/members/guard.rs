@@ -203,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn state_3_a_removal_that_lowers_the_limit_begins_the_doubt() {
+        let mut guard = Guard::default();
+        at(&mut guard, &fleet(7, 0, 0), 0);
+        assert!(!at(&mut guard, &fleet(5, 2, 50), 50).is_suspect);
+        let found = at(&mut guard, &fleet(4, 2, 50), 51);
+        assert_eq!(found, Finding { is_suspect: true, has_changed: true, counted: 6, offline: 2, limit: 1 });
+    }
+
+    #[test]
     fn a_restarted_hub_counts_what_was_offline_before_as_gone_just_now() {
         let contacts = fleet(5, 5, 0);
         let mut guard = Guard::restored(contacts.keys().cloned(), Moment::default());

@@ -56,7 +56,7 @@ use crate::{
     placement::select::ClusterFacts,
 };
 use conditions::conditions;
-use look::{News, begun, contacts, flags, observe, order};
+use look::{News, begun, contacts, doubted, flags, observe, order};
 pub use word::Word;
 
 /// How often Leases are looked at.
@@ -249,7 +249,18 @@ impl Roster {
         drop(state);
         self.0.forget_standings();
         for News { member, transition } in news {
-            self.tell(recorder, &member, transition, &finding);
+            self.tell(recorder, &member, transition);
+        }
+        // Not only when a cluster has just vanished: a hub that begins anew doubts itself without any news.
+        if finding.is_suspect
+            && finding.has_changed
+            && let Some(member) = doubted(&members, &contacts)
+        {
+            let message = format!(
+                "{} of {} clusters vanished, {} may; no cluster is given up until they are back",
+                finding.offline, finding.counted, finding.limit
+            );
+            recorder.record(about(member), Severity::Warning, events::SELF_SUSPECT, message);
         }
         if is_new_state || finding.has_changed {
             let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner);
@@ -258,7 +269,7 @@ impl Roster {
         finding
     }
 
-    fn tell(&self, recorder: &Recorder, member: &Stored, transition: Transition, finding: &Finding) {
+    fn tell(&self, recorder: &Recorder, member: &Stored, transition: Transition) {
         let Ok(member) = &member.0 else { return };
         let name = member.name_any();
         info!(cluster = name, ?transition, "a cluster changed its state");
@@ -274,13 +285,6 @@ impl Roster {
             }
         };
         recorder.record(about(member), severity, reason, message);
-        if finding.is_suspect && finding.has_changed {
-            let message = format!(
-                "{} of {} clusters vanished, {} may; no cluster is given up until they are back",
-                finding.offline, finding.counted, finding.limit
-            );
-            recorder.record(about(member), Severity::Warning, events::SELF_SUSPECT, message);
-        }
     }
 
     /// Writes what changed into the statuses of MemberClusters.

@@ -1,4 +1,4 @@
-//! Clusters that fall silent, one or many at once (STATE-3).
+//! Clusters that fall silent, one or many at once (STATE-3), and what the hub does about their Leases and roles (JOIN-3).
 
 use http::Method;
 use serde_json::json;
@@ -96,5 +96,41 @@ fn state_3_the_doubt_ends_a_minute_after_the_clusters_are_back() {
         assert_eq!((state(&stage, "a").as_str(), is_suspect(&stage)), ("Ready", true));
         beat(&stage, &CLUSTERS, 90).await;
         assert!(!is_suspect(&stage));
+    });
+}
+
+#[test]
+fn state_3_the_doubt_is_told_once_and_again_by_a_hub_that_begins_anew() {
+    play(&[], async |stage| {
+        let told = |it: &Stage| it.events("MemberCluster").iter().filter(|it| *it == "SelfSuspect").count();
+        four(&stage).await;
+        beat(&stage, &CLUSTERS, 90).await;
+        // Two at the same time.
+        beat(&stage, &CLUSTERS[2..], 120).await;
+        assert_eq!((is_suspect(&stage), told(&stage)), (true, 1));
+        // Nothing happens to any cluster after this, and the new hub has its doubt all the same.
+        stage.hub.crash();
+        beat(&stage, &CLUSTERS[2..], 60).await;
+        assert_eq!((stage.hub.starts(), is_suspect(&stage), told(&stage)), (2, true, 2));
+    });
+}
+
+#[test]
+fn join_3_a_lease_and_roles_that_somebody_deletes_are_made_again() {
+    play(&[], async |stage| {
+        const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+        four(&stage).await;
+        beat(&stage, &CLUSTERS, 90).await;
+        let role = format!("{RBAC}/namespaces/fleet-a/roles/fleet-agent-a");
+        let rules = stage.read(&role).unwrap()["rules"].clone();
+        stage.delete(&lease("a"));
+        stage.delete(&role);
+        // What its agent cannot renew makes it Offline, and that makes the hub look.
+        beat(&stage, &CLUSTERS[1..], 60).await;
+        assert_eq!(state(&stage, "a"), "Offline");
+        assert!(stage.read(&lease("a")).is_some());
+        assert_eq!(stage.read(&role).unwrap()["rules"], rules);
+        beat(&stage, &CLUSTERS, 120).await;
+        assert_eq!(CLUSTERS.map(|it| state(&stage, it)), ["Ready"; 4]);
     });
 }

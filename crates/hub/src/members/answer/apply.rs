@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{
     certificates::v1::CertificateSigningRequest,
-    core::v1::ConfigMap,
+    core::v1::{ConfigMap, ServiceAccount},
     rbac::v1::{ClusterRoleBinding, RoleBinding},
 };
 use kruise_core::{
@@ -14,7 +14,7 @@ use kruise_core::{
     },
 };
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
         Preconditions,
@@ -29,7 +29,7 @@ use super::{
     observe::Seen,
     plan::{About, Action},
 };
-use crate::members::tokens;
+use crate::members::{account::Account, tokens};
 
 /// Under whose name roles and bindings are made.
 const MANAGER: &str = "kruise-hub";
@@ -135,6 +135,10 @@ impl Answerer {
                 }
                 continue;
             }
+            if kind == "ServiceAccount" {
+                self.accounts.wrote(self.make_account(object).await?);
+                continue;
+            }
             let params = PatchParams::apply(MANAGER).force();
             let made =
                 call("give an agent its rights", api.patch(name, &params, &Patch::Apply(object))).await?;
@@ -142,11 +146,27 @@ impl Answerer {
             match kind {
                 "RoleBinding" => drop(self.bindings.wrote(typed(&made)?)),
                 "ClusterRoleBinding" => drop(self.cluster_bindings.wrote(typed(&made)?)),
-                "ServiceAccount" => drop(self.accounts.wrote(typed(&made)?)),
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Makes the account of an agent. One that is there and was made for another key is not taken over: whoever had that has tokens
+    /// of it. It is dismissed when it is seen (ADR 13).
+    async fn make_account(&self, object: &Value) -> Result<ServiceAccount, Error> {
+        let wanted: ServiceAccount = typed(object)?;
+        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &namespace);
+        let there = call("look for an agent's account", api.get_opt(&name)).await?;
+        if let Some(there) = there.filter(|it| Account::of(it).key != Account::of(&wanted).key) {
+            self.accounts.wrote(there);
+            let source = "there is one of another key".into();
+            return Err(Error::Api { call: "make an agent's account", source: kube::Error::Service(source) });
+        }
+        // Applied, as the right to create one cannot be bound to a name.
+        let (params, patch) = (PatchParams::apply(MANAGER).force(), Patch::Apply(object));
+        call("make an agent's account", api.patch(&name, &params, &patch)).await
     }
 
     async fn withdraw(&self, kind: &str, namespace: Option<&str>, name: &str) -> Result<(), Error> {
@@ -218,7 +238,7 @@ impl Answerer {
         Ok(())
     }
 
-    fn any(&self, object: &Value) -> Api<DynamicObject> {
+    pub(super) fn any(&self, object: &Value) -> Api<DynamicObject> {
         let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         let (group, version) = version.split_once('/').unwrap_or(("", &version));

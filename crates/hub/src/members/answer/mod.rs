@@ -27,7 +27,7 @@ use kruise_core::{
         GROUP,
         join_request::{JoinDecision, JoinRequest},
         keys::{BOOTSTRAP, CLUSTER, CONTENT_NAMESPACE},
-        member_cluster::MemberCluster,
+        member_cluster::{ClusterState, MemberCluster},
     },
     runtime::{
         access::{self as rights, Right},
@@ -76,9 +76,9 @@ pub fn needs() -> Vec<Right> {
         rights::cluster(GROUP, "memberclusters", &["create"]),
         rights::own_namespace("", "configmaps", &["list", "watch", "get", "patch", "delete"]),
         rights::cluster("", "namespaces", &["get", "create"]),
-        rights::cluster(LEASES, "leases", &["create"]),
-        rights::cluster(access::RBAC, "roles", &["create", "patch"]),
-        rights::cluster(access::RBAC, "clusterroles", &["create", "patch"]),
+        rights::cluster(LEASES, "leases", &["get", "create"]),
+        rights::cluster(access::RBAC, "roles", &["get", "create", "patch"]),
+        rights::cluster(access::RBAC, "clusterroles", &["get", "create", "patch"]),
         rights::cluster(access::RBAC, "rolebindings", &["get", "list", "watch", "create", "patch", "delete"]),
         rights::cluster(
             access::RBAC,
@@ -284,7 +284,7 @@ impl Answerer {
                 let credential = |it: &MemberCluster| {
                     it.status.as_ref().map(|it| (it.certificate.clone(), it.sealed_for.clone()))
                 };
-                member.map(|it| (it.uid(), it.spec.clone(), credential(it)))
+                member.map(|it| (it.uid(), it.spec.clone(), credential(it), is_silent(it)))
             };
             // Reports of agents come every few seconds and say nothing about joining.
             if essence(&change.before) != essence(&change.after) {
@@ -323,6 +323,11 @@ impl Answerer {
 }
 
 /// Wakes the controller for the cluster that an object was made for.
+/// Whether a member is not heard.
+fn is_silent(member: &MemberCluster) -> bool {
+    member.status.as_ref().and_then(|it| it.state) == Some(ClusterState::Offline)
+}
+
 fn wake_owner<K: Resource>(triggers: &Triggers, object: Option<&K>) {
     let Some(object) = object else { return };
     // Those that were made by hand long ago have the label only.

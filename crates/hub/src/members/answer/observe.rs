@@ -16,9 +16,10 @@ use kruise_core::{
     },
 };
 use kube::{Api, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
+use serde_json::Value;
 
 use super::{
-    Answerer,
+    Answerer, is_silent,
     plan::{Observed, StoredToken},
     sign::is_of_agent,
 };
@@ -49,6 +50,7 @@ pub(super) struct Seen {
     token: Option<StoredToken>,
     signing: Vec<Arc<CertificateSigningRequest>>,
     bound: Vec<Option<Vec<String>>>,
+    means: Vec<Option<Value>>,
     account: Option<Account>,
     reader: Option<(String, String)>,
     has_namespace: bool,
@@ -69,19 +71,28 @@ impl Answerer {
             _ if is_unmade => self.members.all(),
             _ => self.members.get(&key).into_iter().collect(),
         };
+        let member = members.iter().find(|it| it.meta().name.as_deref() == Some(cluster)).cloned();
         let (bound, account) = (self.bound(cluster), self.account(cluster));
+        let readable = member.as_ref().and_then(|it| it.0.as_ref().ok());
+        // One that falls silent may have lost its Lease, or the right to renew it. Where a binding is missing, all of it is made anyway.
+        let is_looked_at =
+            readable.is_some_and(|it| it.spec.accepted && is_silent(it)) && bound.iter().all(Option::is_some);
+        let means = if is_looked_at { self.means(cluster).await? } else { Vec::new() };
         let is_account_missed = self.credentials == Credentials::Token && account.is_none();
-        let is_missed = is_account_missed || bound.first().is_some_and(Option::is_none);
+        let is_missed = is_account_missed
+            || bound.first().is_some_and(Option::is_none)
+            || means.iter().any(Option::is_none);
         let is_in_doubt = is_missed && bound.iter().any(Option::is_some);
         Ok(Seen {
             signing: self.signing(cluster, request.as_deref()),
             token: if is_open { self.token(request.as_deref()).await? } else { None },
             members: if is_unmade { known(&members) } else { Vec::new() },
-            member: members.into_iter().find(|it| it.meta().name.as_deref() == Some(cluster)),
+            member,
             reader: self.reader(cluster),
             has_namespace: !is_in_doubt || self.has_namespace(cluster).await?,
             request,
             bound,
+            means,
             account,
         })
     }
@@ -129,6 +140,18 @@ impl Answerer {
         access::withdrawn(cluster).into_iter().map(bound).collect()
     }
 
+    /// What is there of what a cluster's agent needs besides its bindings. The API server is asked: roles are of no interest
+    /// to anybody else here, and Leases change all the time.
+    async fn means(&self, cluster: &str) -> Result<Vec<Option<Value>>, Error> {
+        let mut means = Vec::new();
+        for object in access::means(cluster) {
+            let (api, name) = (self.any(&object), object["metadata"]["name"].as_str().unwrap_or_default());
+            let found = call("look for what an agent needs", api.get_opt(name)).await?;
+            means.push(found.map(|it| it.data["rules"].clone()));
+        }
+        Ok(means)
+    }
+
     /// The ServiceAccount of a cluster's agent.
     pub(super) fn account(&self, cluster: &str) -> Option<Account> {
         let key = Key::new(&cluster_namespace(cluster), account::ACCOUNT);
@@ -167,6 +190,7 @@ impl Seen {
             rules: &answerer.rules,
             signing: self.signing.iter().map(|it| &**it).collect(),
             bound: self.bound.clone(),
+            means: self.means.clone(),
             account: self.account.clone(),
             reader: self.reader.clone(),
             has_namespace: self.has_namespace,

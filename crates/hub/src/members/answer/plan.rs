@@ -38,6 +38,8 @@ use crate::{
 
 /// How long an answered request is kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// How often is looked whether a silent member has all that its agent needs, and whether a namespace is there again.
+const CHECKED_EVERY: Duration = Duration::from_secs(60);
 
 /// One look at everything that has to do with one name.
 #[derive(Debug, Clone)]
@@ -64,6 +66,9 @@ pub struct Observed<'a> {
     pub signing: Vec<&'a CertificateSigningRequest>,
     /// Whom each binding of [`access::withdrawn`] is for, in the order of their names, if it is there.
     pub bound: Vec<Option<Vec<String>>>,
+    /// The rules of each of [`access::means`], in their order, if it is there. Nothing at all if nobody has looked: only those
+    /// of a silent member whose bindings are there are looked at.
+    pub means: Vec<Option<Value>>,
     /// The ServiceAccount of the name's agent, if it is there.
     pub account: Option<Account>,
     /// Which request may be read by whom: UID and user.
@@ -166,6 +171,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Looks again after this time at the latest.
+    fn look_again(&mut self, after: Duration) {
+        self.look_again_in = Some(self.look_again_in.map_or(after, |it| it.min(after)));
+    }
+
     /// Whether somebody is turned away or let in for good, which must not be done by what was known a moment ago.
     pub fn is_for_good(&self) -> bool {
         let is_final = |it: &Action| {
@@ -230,11 +240,24 @@ fn keep_access(observed: &Observed<'_>, plan: &mut Plan) {
     let holders = access::holders(cluster, &user, key.as_deref());
     let has_account = observed.account.as_ref().is_some_and(|it| Some(&it.key) == key.as_ref());
     let is_so = bound.iter().all(|it| it.as_ref() == Some(&holders)) && has_account == key.is_some();
+    let granted = || access::granted_with(cluster, &user, key.as_deref());
+    let missing = if is_so { missing(observed) } else { granted() };
     // A namespace that somebody has deleted while the member was accepted is not made again behind his back.
     let is_namespace_lost = !observed.has_namespace && bound.iter().any(Option::is_some);
-    if !is_so && !is_namespace_lost {
-        plan.actions.push(Action::Grant(access::granted_with(cluster, &user, key.as_deref())));
+    if !missing.is_empty() && !is_namespace_lost {
+        plan.actions.push(Action::Grant(missing));
     }
+    // Nobody tells when a role goes, or when a namespace is put back.
+    if is_namespace_lost || !observed.means.is_empty() {
+        plan.look_again(CHECKED_EVERY);
+    }
+}
+
+/// What is gone, or not as it was made, of the roles and the Lease that an agent needs (JOIN-3).
+fn missing(observed: &Observed<'_>) -> Vec<Value> {
+    let all = access::means(observed.cluster).into_iter().zip(&observed.means);
+    // A Lease has no rules, here and there.
+    all.filter(|(object, found)| found.as_ref() != Some(&object["rules"])).map(|it| it.0).collect()
 }
 
 /// The fingerprint for which there has to be a ServiceAccount: where agents have tokens, and, so that those who still have one
@@ -296,7 +319,7 @@ fn judge(observed: &Observed<'_>, request: &JoinRequest, status: &JoinRequestSta
             });
         }
         if answer.decision == JoinDecision::Pending {
-            plan.look_again_in = Some(until(token.expires, observed.now));
+            plan.look_again(until(token.expires, observed.now));
         }
     }
     let is_told = status.decision == Some(answer.decision)
@@ -377,7 +400,7 @@ fn forget(observed: &Observed<'_>, status: &JoinRequestStatus, plan: &mut Plan) 
     if is_over {
         plan.actions.push(Action::Forget);
     } else {
-        plan.look_again_in = Some(until(ends, observed.now));
+        plan.look_again(until(ends, observed.now));
     }
     is_over
 }

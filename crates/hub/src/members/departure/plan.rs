@@ -157,12 +157,11 @@ impl Left {
                 let conditions = binding.status.iter().flat_map(|it| &it.conditions);
                 conditions.into_iter().find(|it| it.type_ == kind && it.status == "True")
             };
+            // What says most about a drain comes first.
+            let held = [types::DRAIN_HELD, types::UNPLACED, types::SPREAD_UNSATISFIED, types::BUDGET_HELD];
             if holds(types::SUSPENDED).is_some() {
                 left.unplanned.insert(object);
-            } else if let Some(why) = [types::UNPLACED, types::SPREAD_UNSATISFIED, types::BUDGET_HELD]
-                .iter()
-                .find_map(|it| holds(it))
-            {
+            } else if let Some(why) = held.into_iter().find_map(holds) {
                 left.held.insert(format!("{object} ({}: {})", why.type_, why.message));
             }
         }

@@ -74,6 +74,19 @@ pub(super) fn contacts(state: &State, members: &[Arc<Stored>]) -> BTreeMap<Clust
     accepted.filter_map(contact).collect()
 }
 
+/// The cluster by which people are told that the hub doubts itself, as an event has to be about something: the first that is
+/// silent.
+pub(super) fn doubted<'a>(
+    members: &'a [Arc<Stored>],
+    contacts: &BTreeMap<ClusterName, Contact>,
+) -> Option<&'a MemberCluster> {
+    let is_silent = |it: &MemberCluster| {
+        let name = ClusterName::from(it.name_any().as_str());
+        matches!(contacts.get(&name), Some(Contact::Offline(_)))
+    };
+    members.iter().filter_map(|it| it.0.as_ref().ok()).find(|it| is_silent(it))
+}
+
 /// Whether an operator has told the hub to believe what it sees: with an annotation on any MemberCluster, as long as it is there
 /// (STATE-3).
 pub(super) fn order(members: &[Arc<Stored>]) -> Override {

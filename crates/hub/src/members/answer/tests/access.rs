@@ -1,5 +1,7 @@
 //! Rights follow `accepted`.
 
+use serde_json::{Value, json};
+
 use super::kit::{Case, member, user};
 use crate::members::{access, answer::plan::Action};
 
@@ -72,4 +74,40 @@ fn proto_7_a_namespace_that_somebody_deleted_is_not_made_again() {
     // A cluster that has nothing at all gets everything.
     let bare = Case { has_namespace: false, ..of_member(true, [None; 3]) };
     assert_eq!(bare.done(), ["grant"]);
+}
+
+/// An accepted member that is silent, though its agent has all that it needs.
+fn whole() -> Case {
+    let means = access::means("eu-1").into_iter().map(|it| Some(it["rules"].clone())).collect();
+    Case { means, ..of_member(true, [Some(&user()); 3]) }
+}
+
+#[test]
+fn join_3_a_lease_or_a_role_that_somebody_deleted_is_made_again_and_nothing_else() {
+    let plan = whole().plan();
+    assert_eq!((plan.actions.len(), plan.look_again_in.unwrap().as_secs()), (0, 60));
+    for (place, object) in access::means("eu-1").into_iter().enumerate() {
+        let mut case = whole();
+        case.means[place] = None;
+        assert_eq!(case.plan().actions, [Action::Grant(vec![object])]);
+        // All of the namespace is gone, or about to be: that is somebody's wish.
+        case.has_namespace = false;
+        assert_eq!(case.plan().actions, []);
+    }
+}
+
+#[test]
+fn join_3_a_role_that_somebody_changed_is_made_as_it_was() {
+    for rules in [json!([]), Value::Null, json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])] {
+        let mut case = whole();
+        case.means[0] = Some(rules);
+        let Action::Grant(objects) = &case.plan().actions[0] else { panic!("it is made again") };
+        assert_eq!(objects[..], access::means("eu-1")[..1]);
+    }
+}
+
+#[test]
+fn join_5_a_revoked_member_gets_no_role_back() {
+    let case = Case { means: vec![None; 4], ..of_member(false, [None; 3]) };
+    assert_eq!((case.plan().actions, case.plan().look_again_in), (Vec::new(), None));
 }

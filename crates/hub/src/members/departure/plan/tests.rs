@@ -131,6 +131,21 @@ fn del_6_what_holds_a_drain_up_is_said_with_what_helps() {
 }
 
 #[test]
+fn cs_5_pods_with_volumes_that_nobody_may_move_hold_a_removal_up_with_the_command_that_helps() {
+    let condition = |kind: &str, message: &str| json!({"type": kind, "status": "True", "reason": "r", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let why = "3 replicas have volumes (`kubectl fleet drain eu-1 --move-stateful`)";
+    let both = json!([condition("BudgetHeld", "used up"), condition("DrainHeld", why)]);
+    let held = look("", true, &[share("web", "Apply")], &[binding("web", "eu-1", &both)]);
+    let Step::Wait(hold) = held else { panic!("{held:?}") };
+    assert_eq!((hold.reason, hold.severity), ("DrainHeld", Severity::Warning));
+    assert!(hold.message.contains(&format!("CloneSet shop/web (DrainHeld: {why})")), "{}", hold.message);
+    assert!(hold.message.contains("kubectl fleet remove eu-1 --force"), "{}", hold.message);
+    let mut over = condition("DrainHeld", why);
+    over["status"] = json!("False");
+    assert_eq!(reason(&look("", true, &[], &[binding("web", "eu-1", &json!([over]))])), "Draining");
+}
+
+#[test]
 fn del_6_five_objects_are_named_and_the_rest_is_counted() {
     let rows: Vec<_> = (0..7).map(|it| binding(&format!("w{it}"), "eu-1", &json!([]))).collect();
     let Step::Wait(hold) = look("", true, &[], &rows) else { panic!("they are there") };
