@@ -1,6 +1,6 @@
 //! Carrying a round out: the only writer. Saved before written, shrinks before growth.
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use kruise_core::{
     api::fleet::{
         API_VERSION,
@@ -21,6 +21,7 @@ use kube::{
     core::{DeserializeGuard, Request},
 };
 use serde_json::{Value, json};
+use tracing::warn;
 
 use super::{
     Dispatcher, Error, LOOK_AGAIN, STATUS_REST,
@@ -91,12 +92,15 @@ where
         let binding = binding?;
         self.weigh(key, binding.as_ref());
         claimed.and(published)?;
-        self.keep_stable(key, seen, stable.as_ref()).await;
         if !writes.is_empty() {
             // What clusters say of it, they say in a moment: the first status tells that too, and not that nobody has answered.
             self.memory().entry(key.clone()).or_default().status.get_or_insert(self.shared.clock.instant());
         }
-        self.write(seen, writes).await?;
+        let unreached = self.write(seen, writes).await?;
+        if !unreached.is_empty() {
+            try_again = Some(LOOK_AGAIN);
+        }
+        self.keep_stable(key, seen, stable.as_ref()).await;
         for cluster in removals {
             self.remove(seen, &cluster).await?;
         }
@@ -216,10 +220,13 @@ where
         Ok(Some(saved))
     }
 
-    /// Writes Assignments: those that let a cluster do more only after all others are stored (BUD-3).
-    pub(super) async fn write(&self, seen: &Seen<K>, writes: Vec<Write>) -> Result<(), Error> {
+    /// Writes Assignments: those that let a cluster do more only after all others are stored (BUD-3). Gives the clusters that have
+    /// no place for theirs, because their namespace is gone or takes nothing. They learn nothing new, and what they may be doing
+    /// is in the ledger: nobody else has to wait for them.
+    pub(super) async fn write(&self, seen: &Seen<K>, writes: Vec<Write>) -> Result<Vec<String>, Error> {
+        let mut unreached = Vec::new();
         if writes.is_empty() {
-            return Ok(());
+            return Ok(unreached);
         }
         let term = self.term(seen, &writes).await?;
         // It may have come no further than to one cluster: the API server takes nothing under a lower number there.
@@ -230,10 +237,21 @@ where
         }
         let (growing, others): (Vec<_>, Vec<_>) = writes.into_iter().partition(|it| it.grows);
         for group in [others, growing] {
-            let writing = stream::iter(group).map(|it| self.assign(seen, it, term));
-            writing.buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
+            let writing = stream::iter(group)
+                .map(|it| async move { (it.cluster.clone(), self.assign(seen, it, term).await) });
+            // What is under way is not given up because another one fails: its answer is worth knowing.
+            let written: Vec<_> = writing.buffer_unordered(WRITES_AT_ONCE).collect().await;
+            for (cluster, written) in written {
+                match written {
+                    Err(Error::Call(error)) if matches!(error.code(), Some(403 | 404)) => {
+                        warn!(cluster, error = error.told(), "a cluster cannot be told its share");
+                        unreached.push(cluster);
+                    }
+                    written => written?,
+                }
+            }
         }
-        Ok(())
+        Ok(unreached)
     }
 
     /// Either we lead no more, or one that does not has overtaken us. Who leads is for the election to say, and whoever does then

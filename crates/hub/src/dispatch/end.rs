@@ -223,10 +223,12 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 /// What a cluster is told by its Assignment.
 fn intent(observed: &Observed<'_>, assignment: &Assignment) -> Intent {
     // What is under way is not turned round.
-    if !matches!(assignment.spec.intent, Intent::Apply | Intent::Ask) {
-        return assignment.spec.intent;
+    match assignment.spec.intent {
+        Intent::Apply => wanted(observed, assignment.spec.deletion),
+        // A question says nothing of deletion, so that without a policy nothing is deleted.
+        Intent::Ask => wanted(observed, DeletionPolicy::Orphan),
+        under_way => under_way,
     }
-    wanted(observed, assignment.spec.deletion)
 }
 
 /// By the policy that holds now; without one, by what was last `said`.
@@ -245,8 +247,10 @@ fn wanted(observed: &Observed<'_>, said: DeletionPolicy) -> Intent {
 /// The last word to a cluster whose Assignment is not there. What that said is not known, so the word has a number of its own.
 fn told_anew(observed: &Observed<'_>, cluster: &str, row: &mut LedgerRow) -> Write {
     // All clusters are told the same. If nobody knows any more what that was, nothing is deleted.
-    let others = observed.clusters.iter().find_map(|it| it.assignment.as_ref());
-    let said = others.map_or(DeletionPolicy::Orphan, |it| it.spec.deletion);
+    let others = observed.clusters.iter().filter_map(|it| it.assignment.as_ref());
+    // A question says nothing of deletion.
+    let placed = others.map(|it| &it.spec).find(|it| it.intent != Intent::Ask);
+    let said = placed.map_or(DeletionPolicy::Orphan, |it| it.deletion);
     row.share.seq += 1;
     row.acknowledged = false;
     let spec = AssignmentSpec {

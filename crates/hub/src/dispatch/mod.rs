@@ -65,8 +65,8 @@ use status::figures::Figures;
 use tell::Rarely;
 use term::Term;
 
-/// How many objects are planned at once.
-pub const WORKERS: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
+/// How many objects are seen to at once. Each waits for the API server most of the time, several times in a row.
+pub const WORKERS: NonZeroUsize = NonZeroUsize::new(24).expect("twenty-four is not zero");
 /// How soon an object is looked at again while something is under way that only time brings on.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long an object is left alone after a round. Clusters answer one by one, and every round saves the ledger of all of them.

@@ -1,10 +1,11 @@
 //! Bodies that somebody deletes, or puts something else in the place of (REV-7).
 
 use http::Method;
+use hub::{control::KEY, dispatch::term::NAME as TERM};
 use serde_json::{Value, json};
 
 use crate::{
-    kit::{FLEET, HUB, LATE, Stage, play, policy, rolling},
+    kit::{FLEET, HUB, LATE, Stage, all_pods, play, policy, rolling},
     moves::is_told,
 };
 
@@ -73,6 +74,37 @@ fn rev_7_a_stable_body_that_nobody_has_any_more_is_told_with_what_helps() {
         stage.until("the body is there again", |it| it.read(HUB, &body(&stable)).is_some()).await;
         stage.apply("v2", 16, half);
         stage.until("old and new pods run there too", is_spread).await;
+    });
+}
+
+/// What goes with the hub's own namespaces: its key, the count of its leaderships, and all bodies.
+fn lose_own_namespaces(stage: &Stage) {
+    for path in [
+        format!("/api/v1/namespaces/fleet-system/secrets/{KEY}"),
+        format!("/api/v1/namespaces/fleet-system/configmaps/{TERM}"),
+    ] {
+        stage.world.write(HUB, Method::DELETE, &path, &Value::Null).unwrap();
+    }
+    for which in ["target", "stable"] {
+        remove(stage, &named(stage, which));
+    }
+}
+
+#[test]
+fn proto_7_a_hub_that_lost_its_key_its_count_and_all_bodies_restarts_nothing_and_goes_on() {
+    play(async |stage| {
+        half_released(&stage).await;
+        let lives = || all_pods(&stage.world).into_iter().map(|it| (it.cluster, it.name)).collect::<Vec<_>>();
+        let before = lives();
+        stage.hub.crash();
+        lose_own_namespaces(&stage);
+        stage.limits.set(10, 10, 5);
+        stage.pass(300).await;
+        stage.rests(10, 5).await;
+        assert_eq!(lives(), before, "no pod was replaced");
+        stage.limits.set(8, 10, 10);
+        stage.set_partition(json!(0));
+        stage.rests(10, 10).await;
     });
 }
 

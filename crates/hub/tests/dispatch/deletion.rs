@@ -384,6 +384,34 @@ fn proto_7_a_member_whose_namespace_is_gone_keeps_everything_until_it_can_be_tol
         stage.until("that is said", |it| says(it).contains("kubectl create namespace fleet-member-2")).await;
         stage.pass(120).await;
         assert!(stage.read("member-2", WEB).is_some() && !stage.web().is_null());
+        // What it says is enough: the rest of what the agent needs comes back by itself.
+        let put_back =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-member-2"}});
+        stage.world.write(HUB, Method::POST, "/api/v1/namespaces", &put_back).unwrap();
+        stage.until("the deletion ends", |it| it.web().is_null()).await;
+        assert!(stage.read("member-2", WEB).is_none());
+    });
+}
+
+#[test]
+fn st_1_a_member_whose_namespace_is_gone_holds_up_neither_the_others_nor_the_status() {
+    play(async |stage| {
+        placed(&stage, "Delete").await;
+        let theirs = stage.read("member-2", WEB).unwrap()["spec"]["replicas"].as_u64().unwrap();
+        let namespace = "/api/v1/namespaces/fleet-member-2";
+        stage.world.write(HUB, Method::DELETE, namespace, &Value::Null).unwrap();
+        stage.until("it is gone", |it| it.read(HUB, namespace).is_none()).await;
+        stage.until("it is noticed", |it| it.state("member-2") == "Offline").await;
+        stage.limits.set(6, 9, 0);
+        stage.apply("v1", 9, |_| {});
+        stage.until("the others grow", |it| all_pods(&it.world).len() == 9).await;
+        stage
+            .until("its pods are not told as ready", |it| {
+                it.binding()["status"]["unknownReplicas"] == theirs
+                    && it.web()["status"]["readyReplicas"].as_u64() == Some(9 - theirs)
+            })
+            .await;
+        assert_eq!(stage.read("member-2", WEB).unwrap()["spec"]["replicas"], theirs, "STATE-4");
     });
 }
 

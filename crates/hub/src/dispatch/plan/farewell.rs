@@ -3,6 +3,7 @@
 use kruise_core::api::fleet::{
     assignment::{AssignmentSpec, Intent},
     binding::{Ledger as Saved, LedgerRow},
+    policy::DeletionPolicy,
 };
 
 use super::{Cluster, Observed, Round, Write, is_over, shares::is_heard};
@@ -51,7 +52,8 @@ pub(super) fn say(observed: &Observed<'_>, saved: &mut Saved) -> Farewell {
             seq: row.share.seq,
             epoch: row.share.epoch,
             intent,
-            deletion: cluster.stored().map(|it| it.deletion).unwrap_or_default(),
+            // Where nobody knows any more what was said, nothing is deleted by it later.
+            deletion: cluster.stored().map_or(DeletionPolicy::Orphan, |it| it.deletion),
             ..AssignmentSpec::default()
         };
         farewell.writes.push(Write { cluster: name.clone(), spec, grows: false });

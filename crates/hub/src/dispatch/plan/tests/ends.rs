@@ -99,6 +99,15 @@ fn del_3_a_cluster_whose_assignment_is_gone_is_told_what_the_policy_or_the_other
     assert_eq!(told(&world), (Intent::Orphan, DeletionPolicy::Orphan));
     world.winner = None;
     assert_eq!(told(&world), (Intent::Delete, DeletionPolicy::Delete), "as the others were told last");
+    // A question comes first and has the default of the field; who has a share was told to keep it.
+    let [asked, _, placed] = &mut world.clusters[..] else { unreachable!("there are three") };
+    let spec = |it: &mut Cluster, spec: AssignmentSpec| {
+        Arc::make_mut(it.assignment.as_mut().unwrap()).spec = spec;
+    };
+    spec(asked, AssignmentSpec { intent: Intent::Ask, ..AssignmentSpec::default() });
+    let kept = placed.assignment.as_ref().unwrap().spec.clone();
+    spec(placed, AssignmentSpec { deletion: DeletionPolicy::Orphan, ..kept });
+    assert_eq!(told(&world), (Intent::Orphan, DeletionPolicy::Orphan));
     world.clusters.iter_mut().for_each(|it| it.assignment = None);
     assert_eq!(told(&world), (Intent::Orphan, DeletionPolicy::Orphan), "nobody knows any more");
 }
