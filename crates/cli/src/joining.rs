@@ -11,7 +11,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{
-    Answer, Error,
+    Answer, Error, Exit,
     arguments::{Decision, Join, TokenWish},
     connection::{self, Hub},
     tokens,
@@ -69,8 +69,7 @@ pub async fn answer(hub: &Hub, decision: &Decision, word: Word) -> Result<Answer
     let note = json!({ "metadata": { "annotations": { DECISION: word.written() } } });
     connection::patch(&requests, name, &note).await?;
     if decision.timeout.is_zero() {
-        let text = format!("{} is noted for {name}; the hub has not answered yet", word.written());
-        return Ok(Answer::done(text, json!({ "cluster": name, "decision": "Pending" })));
+        return Ok(noted(name, word));
     }
     let waiting = format!("the hub's answer to {name}; does a kruise-hub run?");
     hub.wait(decision.timeout, &waiting, async || {
@@ -78,6 +77,13 @@ pub async fn answer(hub: &Hub, decision: &Decision, word: Word) -> Result<Answer
         settled(&request, word).transpose()
     })
     .await
+}
+
+/// What is told to whoever does not wait: the hub's answer is still to come.
+fn noted(name: &str, word: Word) -> Answer {
+    let text = format!("{} is noted for {name}; the hub has not answered yet", word.written());
+    let value = json!({ "cluster": name, "decision": JoinDecision::Pending });
+    Answer { exit: Exit::Pending, ..Answer::done(text, value) }
 }
 
 /// What has been decided about a request, if it has.
@@ -114,7 +120,6 @@ mod tests {
     use kruise_core::api::fleet::join_request::JoinRequestStatus;
 
     use super::*;
-    use crate::Exit;
 
     fn request(decision: Option<JoinDecision>) -> JoinRequest {
         let status =
@@ -133,5 +138,14 @@ mod tests {
         let refused = settled(&approved, Word::Deny).unwrap().unwrap_err();
         assert_eq!(refused.exit(), Exit::Refused);
         assert!(refused.told().contains("delete the JoinRequest"), "{}", refused.told());
+    }
+
+    #[test]
+    fn section_21_who_does_not_wait_for_the_answer_is_told_that_it_is_pending() {
+        for word in [Word::Approve, Word::Deny] {
+            let noted = noted("eu-1", word);
+            assert_eq!((noted.exit.code(), &noted.value["decision"]), (2, &json!("Pending")));
+            assert!(noted.text.starts_with(word.written()), "{}", noted.text);
+        }
     }
 }

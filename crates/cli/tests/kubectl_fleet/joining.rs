@@ -87,7 +87,7 @@ async fn a_request_is_approved_and_the_hubs_answer_is_waited_for() -> Result<()>
         "apiVersion": "fleet.kruise.io/v1alpha1", "kind": "JoinRequest", "metadata": { "name": name },
         "spec": { "clusterUid": "u", "publicKey": "k" },
     }))?;
-    assert_eq!(fleet.run(&["approve", &name, "--timeout", "0"])?.code, 0);
+    assert_eq!(fleet.run(&["approve", &name, "--timeout", "0"])?.code, 2, "the answer is pending");
     let request = fleet.get(&["joinrequest", &name])?;
     assert_eq!(request["metadata"]["annotations"]["fleet.kruise.io/decision"], "Approve");
     let late = fleet.run(&["approve", &name, "--timeout", "1s"])?;

@@ -4,8 +4,13 @@ mod clusters;
 mod numbers;
 mod overrides;
 
+use std::collections::BTreeSet;
+
 use kruise_core::{
-    api::fleet::policy::{Dependencies, Encryption, Fencing, Placement, RolloutOrder},
+    api::{
+        APPS_GROUP,
+        fleet::policy::{Dependencies, Encryption, Fencing, Placement, RolloutOrder},
+    },
     runtime::webhook::FieldError,
 };
 use serde_json::{Value, json};
@@ -20,6 +25,9 @@ use crate::{
 const LEAST_AFTER: u32 = 2;
 /// SelfFence: how much later than the fence the hub takes over, in percent, for clocks that do not run alike (FO-4).
 const CLOCK_DRIFT_PERCENT: u32 = 2;
+
+/// The kinds that are brought into clusters, all of the group of workloads. One that is dispatched gets a word here.
+const DISPATCHED: [&str; 3] = ["CloneSet", "ImagePullJob", "ImageListPullJob"];
 
 /// Fills in what a policy leaves out.
 pub fn default(policy: &mut Value) {
@@ -142,7 +150,26 @@ fn not_yet(placement: &Placement) -> Vec<String> {
              it is Proportional",
         ),
     ];
-    parts.into_iter().filter(|it| it.0).map(|it| it.1.to_owned()).collect()
+    let parts = parts.into_iter().filter(|it| it.0).map(|it| it.1.to_owned());
+    parts.chain(not_dispatched(placement)).collect()
+}
+
+/// One warning for each kind of targets that nobody brings into clusters yet.
+fn not_dispatched(placement: &Placement) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    let mut warnings = Vec::new();
+    for (place, target) in placement.targets.iter().enumerate() {
+        let group = target.group.as_deref().unwrap_or(APPS_GROUP);
+        let is_dispatched = group == APPS_GROUP && DISPATCHED.contains(&target.kind.as_str());
+        if !is_dispatched && known.insert((group, &target.kind)) {
+            warnings.push(format!(
+                "spec.targets[{place}].kind: {} of {group} has no effect yet: clusters are given {} only",
+                target.kind,
+                DISPATCHED.join(", ")
+            ));
+        }
+    }
+    warnings
 }
 
 /// A cluster in two waves is in the first of them; one in none is in the last, which is called `rest`.
@@ -172,7 +199,7 @@ fn wave_warnings(placement: &Placement, fleet: &[ClusterFacts]) -> Vec<String> {
 fn no_cluster_warning(placement: &Placement, fleet: &[ClusterFacts]) -> Option<String> {
     let is_selected = |it: &ClusterFacts| match placement.targets.first() {
         Some(target) => {
-            let group = target.group.as_deref().unwrap_or("apps.kruise.io");
+            let group = target.group.as_deref().unwrap_or(APPS_GROUP);
             !matches!(select(placement, it, group, &target.kind), Selection::Not(_))
         }
         None => true,

@@ -297,6 +297,31 @@ fn g_04_what_is_accepted_and_does_nothing_yet_is_told_with_its_field() {
 }
 
 #[test]
+fn g_04_kinds_that_nobody_brings_into_clusters_yet_are_told_by_name_and_once() {
+    let about_kinds = |targets: Value| -> Vec<String> {
+        let all = warnings(json!({"targets": targets}));
+        all.into_iter().filter(|it| it.starts_with("spec.targets")).collect()
+    };
+    let told = about_kinds(json!([
+        {"kind": "CloneSet", "name": "web"},
+        {"kind": "SidecarSet", "name": "log"},
+        {"kind": "SidecarSet", "name": "proxy"},
+        {"group": "apps", "kind": "Deployment", "labelSelector": {}},
+        {"group": "example.org", "kind": "CloneSet", "labelSelector": {}},
+    ]));
+    let begin = [
+        "spec.targets[1].kind: SidecarSet of apps.kruise.io has no effect yet",
+        "spec.targets[3].kind: Deployment of apps has no effect yet",
+        "spec.targets[4].kind: CloneSet of example.org has no effect yet",
+    ];
+    assert_eq!(told.len(), begin.len(), "{told:?}");
+    assert!(told.iter().zip(begin).all(|(told, begin)| told.starts_with(begin)), "{told:?}");
+    let dispatched =
+        ["CloneSet", "ImagePullJob", "ImageListPullJob"].map(|it| json!({"kind": it, "name": "a"}));
+    assert_eq!(about_kinds(json!(dispatched)), Vec::<String>::new());
+}
+
+#[test]
 fn numbers_of_other_kinds_are_judged_too() {
     let refused = |object: Value| refusal(object::check(&object, None).verdict());
     let job = |parallelism: Value| json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "ImagePullJob", "spec": {"parallelism": parallelism}});
