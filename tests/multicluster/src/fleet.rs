@@ -91,7 +91,6 @@ impl Fleet {
     pub async fn start(links: Links, agent_flags: &[&str]) -> Result<Self> {
         let hub = cluster(HUB);
         hub.install_crds().await?;
-        access::apply(&hub, "rbac/hub")?;
         remove_webhooks(&hub);
         // Members of an earlier run had other keys, and a member's key never changes.
         hub.kubectl(
@@ -105,10 +104,7 @@ impl Fleet {
         access::apply(&hub, "webhook/hub")?;
         let folder = std::env::temp_dir().join(format!("fleets-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        let token =
-            hub.kubectl(&["create", "token", HUB_ACCOUNT, "--namespace", HUB_NAMESPACE, "--duration=24h"])?;
-        let own = folder.join("hub.kubeconfig");
-        lab::pki::write_private(&own, &with_token(&hub.kubeconfig, &token)?.to_string())?;
+        let own = let_hub_in(&hub, &folder)?;
         let mut command = Command::new(programs::hub().await?);
         // It is alone: nobody else could hold the lease when it is killed and started again.
         let flags = [
@@ -143,6 +139,11 @@ impl Fleet {
     pub async fn run_hub(&self) -> Result<()> {
         self.run(HUB)?;
         self.until_admitted().await
+    }
+
+    /// Gives the hub its namespace, its rights and a token again, after somebody has deleted them.
+    pub fn let_hub_in_again(&self) -> Result<()> {
+        let_hub_in(&self.hub, &self.folder).map(drop)
     }
 
     /// Waits until an API server that was started anew knows the rights of the hub: without them the hub would end at once,
@@ -324,6 +325,16 @@ impl Drop for Fleet {
         remove_webhooks(&self.hub);
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Gives the hub its namespace and its rights, and says with which credential it may use them.
+fn let_hub_in(hub: &Cluster, folder: &Path) -> Result<PathBuf> {
+    access::apply(hub, "rbac/hub")?;
+    let token =
+        hub.kubectl(&["create", "token", HUB_ACCOUNT, "--namespace", HUB_NAMESPACE, "--duration=24h"])?;
+    let path = folder.join("hub.kubeconfig");
+    lab::pki::write_private(&path, &with_token(&hub.kubeconfig, &token)?.to_string())?;
+    Ok(path)
 }
 
 /// Those of a hub that has ended lead to nobody.

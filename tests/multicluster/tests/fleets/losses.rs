@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use multicluster::eventually;
 use serde_json::{Value, json};
 
-use crate::kit::{Disturbs, MEMBERS, Stage, lives, on, web};
+use crate::kit::{Disturbs, MEMBERS, Stage, lives, on, rolling, web};
 
 /// What identifies the member objects.
 async fn identities(stage: &Stage) -> Result<Vec<Value>> {
@@ -61,6 +61,31 @@ fn proto_7_crds_that_are_deleted_on_the_hub_delete_nothing_in_a_member() -> Resu
         // They are the hub's again.
         stage.kubectl(&["scale", "clonesets.apps.kruise.io", "web", "--replicas=6"])?;
         stage.rests(6, "lab/web:1", 6).await.map(drop)
+    })
+}
+
+#[test]
+fn proto_7_the_hubs_own_namespaces_that_are_deleted_delete_nothing_in_a_member() -> Result<()> {
+    on(Disturbs::Hub, async |stage| {
+        let fields = |partition: u32| rolling(json!({"maxUnavailable": 2, "partition": partition}));
+        stage.apply(&web(9, "lab/web:1", fields(0)))?;
+        stage.rests(9, "lab/web:1", 9).await?;
+        // In the middle of a release, when members need the old body and the new one.
+        stage.apply(&web(9, "lab/web:2", fields(5)))?;
+        let before = stage.rests(9, "lab/web:2", 4).await?;
+        let objects = identities(stage).await?;
+        // With them go its key, the count of its leaderships, its certificate, its rights, and all bodies.
+        stage.fleet.hub.kubectl(&["delete", "namespace", "fleet-system", "fleet-content", "--wait=true"])?;
+        stage.fleet.kill("hub")?;
+        stage.fleet.let_hub_in_again()?;
+        stage.fleet.run_hub().await?;
+        stage.fleet.until_ready(&MEMBERS).await?;
+        let after = stage.rests(9, "lab/web:2", 4).await?;
+        assert_eq!(lives(&after), lives(&before), "no pod was restarted or replaced");
+        assert_eq!(identities(stage).await?, objects);
+        // They are the hub's again, and the release goes on.
+        stage.apply(&web(9, "lab/web:2", fields(0)))?;
+        stage.rests(9, "lab/web:2", 9).await.map(drop)
     })
 }
 
