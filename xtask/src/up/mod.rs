@@ -41,9 +41,11 @@ fn print_hints(kubeconfigs: &[(&str, PathBuf)], more: &[&str]) {
     println!(
         r#"    '[{{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"lab/web:2"}}]'"#
     );
-    println!(
-        r#"  cargo xtask cluster kubectl hub patch memberclusters m2 --type=merge -p '{{"spec":{{"drain":true}}}}'"#
-    );
+    // As `kubectl fleet` once it is on the PATH.
+    let fleet = "KUBECONFIG=$(cargo xtask cluster kubeconfig hub) cargo run --quiet --bin kubectl-fleet --";
+    for it in ["status cloneset/web", "explain cloneset/web", "drain m2"] {
+        println!("  {fleet} {it}");
+    }
     println!("  cargo xtask cluster kubectl m1 get clonesets,pods");
     for it in more {
         println!("  cargo xtask cluster kubectl {it}");

@@ -72,8 +72,8 @@ use store::Store;
 pub const NAME: &str = "fleet-agent";
 /// The Lease on the hub by which an agent shows that it is there.
 pub const LEASE: &str = "agent";
-/// How many Assignments are seen to at once.
-pub const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("four is not zero");
+/// How many Assignments are seen to at once. Each waits for the hub and for this cluster most of the time, several times in a row.
+pub const WORKERS: NonZeroUsize = NonZeroUsize::new(16).expect("sixteen is not zero");
 
 /// How long to wait before kept plans are read again, if they could not be.
 const LOAD_AGAIN: Duration = Duration::from_secs(2);
