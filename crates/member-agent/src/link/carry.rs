@@ -186,7 +186,7 @@ impl Link {
                 let paths = drift::differences(&drift::comparable(&body), found, &record.plan.drift);
                 let seen = self.react(name, record, paths).await?;
                 let written = if seen.is_due {
-                    let written = self.write_leaving(name, record, member, body, left).await;
+                    let written = Box::pin(self.write_leaving(name, record, member, body, left)).await;
                     if !matches!(written, Ok(Ok(_))) {
                         self.memory().entry(name.to_owned()).or_default().drift.take_back();
                     }
@@ -196,7 +196,7 @@ impl Link {
                 };
                 (written, seen)
             }
-            _ => self.give(name, record, member, body, left).await?,
+            _ => Box::pin(self.give(name, record, member, body, left)).await?,
         };
         let now = match written {
             Ok(now) => now,

@@ -108,7 +108,8 @@ impl Reconcile for Link {
 
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         let returns = self.hub.returns();
-        let passed = self.pass(key).await;
+        // On the heap, and so is the longest part of it: with all that it may wait for, a pass is too much for a thread's stack.
+        let passed = Box::pin(self.pass(key)).await;
         passed.map_err(|it| Failure { is_outdated: returns.has_changed().unwrap_or_default(), ..it })
     }
 
@@ -224,7 +225,7 @@ impl Link {
                 });
             }
         };
-        self.carry_out(name, &record).await.map_err(Failure::here)
+        Box::pin(self.carry_out(name, &record)).await.map_err(Failure::here)
     }
 
     /// Keeps the plan with its bodies in this cluster before anything is done about it (PROTO-6); or names the body that is
