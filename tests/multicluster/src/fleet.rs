@@ -101,10 +101,10 @@ impl Fleet {
             let free = r#"{"metadata":{"finalizers":null}}"#;
             let _ = hub.kubectl(&["patch", "memberclusters", name, "--type=merge", "--patch", free]);
         }
-        access::apply(&hub, "webhook/hub")?;
         let folder = std::env::temp_dir().join(format!("fleets-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
         let own = let_hub_in(&hub, &folder)?;
+        access::apply(&hub, "webhook/hub")?;
         let mut command = Command::new(programs::hub().await?);
         // It is alone: nobody else could hold the lease when it is killed and started again.
         let flags = [
