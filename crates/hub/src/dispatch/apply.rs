@@ -12,6 +12,7 @@ use kruise_core::{
         cache::Cached,
         client::{Error as CallError, call},
         controller::Next,
+        events::Severity,
         key::{Key, uid, version},
     },
 };
@@ -21,7 +22,6 @@ use kube::{
     core::{DeserializeGuard, Request},
 };
 use serde_json::{Value, json};
-use tracing::warn;
 
 use super::{
     Dispatcher, Error, LOOK_AGAIN, STATUS_REST,
@@ -96,11 +96,14 @@ where
             // What clusters say of it, they say in a moment: the first status tells that too, and not that nobody has answered.
             self.memory().entry(key.clone()).or_default().status.get_or_insert(self.shared.clock.instant());
         }
-        let unreached = self.write(seen, writes).await?;
-        if !unreached.is_empty() {
-            try_again = Some(LOOK_AGAIN);
-        }
+        let written = self.write(seen, writes).await;
+        // Whoever waits for that body waits for nobody's share.
         self.keep_stable(key, seen, stable.as_ref()).await;
+        for (cluster, why) in written? {
+            try_again = Some(LOOK_AGAIN);
+            let message = format!("{cluster} cannot be told its share: {why}");
+            self.tell_once(key, seen, Severity::Warning, "NotDispatched", &message);
+        }
         for cluster in removals {
             self.remove(seen, &cluster).await?;
         }
@@ -221,9 +224,13 @@ where
     }
 
     /// Writes Assignments: those that let a cluster do more only after all others are stored (BUD-3). Gives the clusters that have
-    /// no place for theirs, because their namespace is gone or takes nothing. They learn nothing new, and what they may be doing
-    /// is in the ledger: nobody else has to wait for them.
-    pub(super) async fn write(&self, seen: &Seen<K>, writes: Vec<Write>) -> Result<Vec<String>, Error> {
+    /// no place for theirs, because their namespace is gone or takes nothing, with the server's words. They learn nothing new, and what
+    /// they may be doing is in the ledger: nobody else has to wait for them.
+    pub(super) async fn write(
+        &self,
+        seen: &Seen<K>,
+        writes: Vec<Write>,
+    ) -> Result<Vec<(String, String)>, Error> {
         let mut unreached = Vec::new();
         if writes.is_empty() {
             return Ok(unreached);
@@ -244,8 +251,7 @@ where
             for (cluster, written) in written {
                 match written {
                     Err(Error::Call(error)) if matches!(error.code(), Some(403 | 404)) => {
-                        warn!(cluster, error = error.told(), "a cluster cannot be told its share");
-                        unreached.push(cluster);
+                        unreached.push((cluster, error.told()));
                     }
                     written => written?,
                 }

@@ -269,14 +269,17 @@ where
     });
     let wake = triggers.clone();
     shared.bindings.on_change(move |change| {
-        // Ours are known already; one that somebody deleted, or a person's word, is not.
+        // One that somebody deleted, a person's word, and a status: a leader that was deposed may have written that last, and it
+        // would stand until something else happens. A round that finds its own there does nothing.
         let readable =
             |it: &Option<Arc<Guarded<FleetBinding>>>| it.as_ref().and_then(|it| it.0.as_ref().ok().cloned());
         let (before, after) = (readable(&change.before), readable(&change.after));
         let said = |it: &Option<FleetBinding>| {
             it.as_ref().and_then(|it| it.annotations().get(keys::RECOVER).cloned())
         };
-        let is_news = change.after.is_none() || said(&before) != said(&after);
+        let told = |it: &Option<FleetBinding>| it.as_ref().and_then(|it| it.status.clone());
+        let is_news =
+            change.after.is_none() || said(&before) != said(&after) || told(&before) != told(&after);
         let object = before.or(after).filter(|_| is_news).map(|it| it.spec.object);
         if let Some(object) = object.filter(|it| it.kind == K::kind(&())) {
             wake.now(Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name));

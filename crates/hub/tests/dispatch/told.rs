@@ -1,9 +1,10 @@
 //! What the hub writes about an object, and what of it is not the hub's to write.
 
+use http::Method;
 use serde_json::{Value, json};
 use sim::faults::Direction;
 
-use crate::kit::{HUB, MEMBERS, Stage, WEB, agent_of, play, policy, rolling};
+use crate::kit::{FLEET, HUB, MEMBERS, Stage, WEB, agent_of, play, policy, rolling};
 
 /// Conditions of a binding that there may be.
 const TYPES: [&str; 16] = [
@@ -219,6 +220,22 @@ fn st_8_what_a_silent_cluster_holds_of_the_updated_pods_is_shown_and_not_hidden(
                 !conditions.iter().any(|it| it["type"] == "PartitionShort" && it["status"] == "True")
             })
             .await;
+    });
+}
+
+/// A leader that was deposed may be the last who writes a status, by what it has seen (story 903).
+#[test]
+fn st_1_a_status_that_another_leader_wrote_last_does_not_stand() {
+    play(async |stage| {
+        half_released(&stage).await;
+        stage.pass(60).await;
+        let before = stage.binding()["status"].clone();
+        let mut wrong = before.clone();
+        (wrong["summary"], wrong["ready"]) = (json!("Stale"), json!(0));
+        let path = format!("{FLEET}/namespaces/shop/fleetbindings/cloneset.web/status");
+        stage.world.write(HUB, Method::PATCH, &path, &json!({"status": wrong})).unwrap();
+        assert_eq!(stage.binding()["status"]["summary"], "Stale");
+        stage.until("it is told as it is", |it| it.binding()["status"] == before).await;
     });
 }
 

@@ -206,8 +206,8 @@ impl Draft<'_> {
             let is_same = AssignmentSpec { term: stored.term, ..spec.clone() } == *stored
                 && !cluster.status().is_some_and(|it| term::is_refused(it.applied_term, stored.term));
             // What a silent cluster may be acting on is left alone (STATE-4), and everything where no cluster is chosen (section 23).
-            // A cluster that leaves the fleet is told so all the same.
-            let is_left_alone = !self.prepared.has_cluster() && cluster.stays();
+            // A cluster that leaves the fleet is told to give up what is empty all the same.
+            let is_left_alone = !self.prepared.has_cluster() && (cluster.stays() || intent == Intent::Apply);
             if is_same || !is_heard(cluster.planning) || is_left_alone {
                 return Fate::Same;
             }

@@ -322,12 +322,12 @@ impl Answerer {
     }
 }
 
-/// Wakes the controller for the cluster that an object was made for.
 /// Whether a member is not heard.
 fn is_silent(member: &MemberCluster) -> bool {
     member.status.as_ref().and_then(|it| it.state) == Some(ClusterState::Offline)
 }
 
+/// Wakes the controller for the cluster that an object was made for.
 fn wake_owner<K: Resource>(triggers: &Triggers, object: Option<&K>) {
     let Some(object) = object else { return };
     // Those that were made by hand long ago have the label only.

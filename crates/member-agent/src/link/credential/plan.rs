@@ -22,6 +22,8 @@ const RENEW_AFTER_AT_LEAST: Duration = Duration::from_secs(1);
 /// How long a credential lives at most, as it is asked for (JOIN-4). Its end is by the hub's clock and its beginning by ours: with a
 /// clock that is behind it would seem to live longer.
 const LONGEST_LIFE: SignedDuration = SignedDuration::from_hours(24);
+/// How far clocks of one machine may go back without anybody having set them.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 /// What is left of the shortest life that signers give, less the jitter. With a clock that is ahead a new credential seems to
 /// have ended already, and would be renewed without a pause.
 const SHORTEST_REST: SignedDuration = SignedDuration::from_mins(5);
@@ -74,7 +76,9 @@ pub fn next(
         Standing::Unknown | Standing::Accepted => {}
     }
     let left = due(held, renew_after).duration_since(now);
-    if left <= SignedDuration::ZERO {
+    // What was taken up in the future was taken up by a clock that was put right since: nobody knows how old it is.
+    let is_dated_ahead = held.since.duration_since(now) > CLOCK_TOLERANCE;
+    if left <= SignedDuration::ZERO || is_dated_ahead {
         return Step::Renew;
     }
     Step::Rest(Duration::try_from(left).unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))
@@ -243,6 +247,9 @@ mod tests {
         for ahead in [24, 25, 1_000] {
             assert_eq!(after(ahead), SHORTEST_REST, "{ahead} hours ahead");
         }
+        // Put right again, it does not wait until then.
+        let late = step(Some(&kept()), Standing::Accepted, "2025-12-31T00:00:00Z");
+        assert_eq!(late, Step::Renew);
         for behind in [1, 16, 24, 1_000] {
             assert!(after(-behind) <= SignedDuration::from_hours(24) * 60 / 100, "{behind} hours behind");
         }
