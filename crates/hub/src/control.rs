@@ -126,6 +126,7 @@ pub async fn run(parts: Parts, told: CancellationToken) -> Result<(), Trouble> {
         lists: Lists::new(&clock, metrics),
         roster: roster.clone(),
         heard: Arc::default(),
+        told: Arc::default(),
         key,
         bodies: Arc::default(),
         term: Arc::new(Term::new(client.clone(), &namespace)),

@@ -1,5 +1,7 @@
 //! Carrying a round out: the only writer. Saved before written, shrinks before growth.
 
+use std::sync::PoisonError;
+
 use futures::{StreamExt, stream};
 use kruise_core::{
     api::fleet::{
@@ -335,6 +337,8 @@ where
             let (api, name) = (self.bindings(seen), binding.name_any());
             let (params, patch) = (PatchParams::default(), json_patch(steps));
             let told = call("tell how an object stands", api.patch_status(&name, &params, &patch)).await?;
+            let ours = (Key::of(&told), version(&told).to_owned());
+            self.shared.told.lock().unwrap_or_else(PoisonError::into_inner).extend([ours]);
             self.shared.bindings.wrote(DeserializeGuard(Ok(told)));
         }
         if let Some(status) = object {

@@ -50,7 +50,7 @@ use kruise_core::{
         clock::Clock,
         controller::{self, Controller, Next, Reconcile, ReconcileError, Triggers},
         events::{Recorder, Severity},
-        key::Key,
+        key::{Key, version},
     },
 };
 use kube::{Client, Resource, ResourceExt, core::DeserializeGuard};
@@ -96,6 +96,8 @@ pub struct Shared {
     pub roster: Roster,
     /// Clusters that have said, since this process started, that they do what is stored (HA-5).
     pub heard: Arc<Mutex<HashSet<String>>>,
+    /// The versions in which this process wrote the statuses of bindings last: what others wrote is told by it.
+    pub told: Arc<Mutex<HashMap<Key, String>>>,
     /// From which names of bodies are made.
     pub key: RevisionKey,
     /// How many bodies were removed so far. Whoever stores one and is about to name it holds this for reading.
@@ -267,20 +269,23 @@ where
             wake.now(Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name));
         }
     });
-    let wake = triggers.clone();
+    let (wake, written) = (triggers.clone(), shared.told.clone());
     shared.bindings.on_change(move |change| {
-        // One that somebody deleted, a person's word, and a status: a leader that was deposed may have written that last, and it
-        // would stand until something else happens. A round that finds its own there does nothing.
-        let readable =
-            |it: &Option<Arc<Guarded<FleetBinding>>>| it.as_ref().and_then(|it| it.0.as_ref().ok().cloned());
-        let (before, after) = (readable(&change.before), readable(&change.after));
-        let said = |it: &Option<FleetBinding>| {
-            it.as_ref().and_then(|it| it.annotations().get(keys::RECOVER).cloned())
+        // Ours are known already. One that somebody deleted is not, nor a person's word, nor the status of another leader: if one that
+        // was deposed wrote last, it would stand until something else happens.
+        let before = change.before.as_ref().and_then(|it| it.0.as_ref().ok());
+        let after = change.after.as_ref().and_then(|it| it.0.as_ref().ok());
+        let said = |it: Option<&FleetBinding>| it.and_then(|it| it.annotations().get(keys::RECOVER).cloned());
+        let is_ours = || {
+            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            match after {
+                Some(after) => written.get(&Key::of(after)).is_some_and(|it| it == version(after)),
+                None => written.remove(&change.key()).is_some(),
+            }
         };
-        let told = |it: &Option<FleetBinding>| it.as_ref().and_then(|it| it.status.clone());
-        let is_news =
-            change.after.is_none() || said(&before) != said(&after) || told(&before) != told(&after);
-        let object = before.or(after).filter(|_| is_news).map(|it| it.spec.object);
+        let is_told = before.map(|it| &it.status) == after.map(|it| &it.status) || is_ours();
+        let is_news = change.after.is_none() || said(before) != said(after) || !is_told;
+        let object = before.or(after).filter(|_| is_news).map(|it| &it.spec.object);
         if let Some(object) = object.filter(|it| it.kind == K::kind(&())) {
             wake.now(Key::new(object.namespace.as_deref().unwrap_or_default(), &object.name));
         }
