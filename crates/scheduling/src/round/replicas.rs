@@ -25,10 +25,11 @@ impl Draft<'_> {
     /// it is done.
     fn tell_of_drains(&mut self) {
         let is_moving = self.is_moving();
-        for place in self.live().collect::<Vec<_>>() {
+        // By rank, and not as the clusters come: the order of what is told must not depend on that.
+        for place in self.by_rank.clone() {
             let (line, cluster) = (&self.lines[place], &self.world.clusters[place]);
             let draining = match cluster.candidate.state {
-                State::Draining => cluster.is_heard(),
+                State::Draining => line.reach != Reach::Away && cluster.is_heard(),
                 // Where the policy selects nobody that is the news, and not who is left out.
                 State::Excluded => line.reach == Reach::Heard,
                 _ => false,
